@@ -1,0 +1,22 @@
+"""Names for the arrays that pass between modules, and the one sum they all need."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Array", "Features", "Index", "Labels", "Mask", "group_sums"]
+
+Array: TypeAlias = NDArray[np.float64]
+Features: TypeAlias = NDArray[Any]
+"""Rows × features, in whatever float type they are stored."""
+Index: TypeAlias = NDArray[np.intp]
+Labels: TypeAlias = NDArray[Any]
+Mask: TypeAlias = NDArray[np.bool_]
+
+
+def group_sums(index: Index, values: Any, n: int) -> Array:
+    """(n,) sums of ``values`` over the rows of each of n groups."""
+    return np.bincount(index, values, n).astype(np.float64, copy=False)

@@ -1,0 +1,441 @@
+"""GPGC and GP: scikit-learn classifiers over the fit."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable
+from math import ceil
+from typing import Any, Literal, Self
+
+import numpy as np
+from scipy.special import ndtr
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from gpgc_dask import planning
+from gpgc_dask.arrays import Array, Labels
+from gpgc_dask.evidence import Posterior
+from gpgc_dask.fitting import Fitted, Options, fit
+from gpgc_dask.metrics import GroupAgreement, group_agreement
+from gpgc_dask.noise import Groupwise, Homoscedastic, NoiseModel
+from gpgc_dask.oracle.base import FeatureOracle, Rows
+from gpgc_dask.oracle.dask import DaskOracle, compute, is_dask, lazy_leave_out
+from gpgc_dask.oracle.kernels import Arithmetic, Projection
+from gpgc_dask.oracle.numpy import NumpyOracle, NumpySweeps
+from gpgc_dask.oracle.rows import LeaveOutTask
+from gpgc_dask.oracle.tasks import Sweep
+from gpgc_dask.progress import progress_listener
+from gpgc_dask.solvers import SOLVERS, SolverName
+from gpgc_dask.validation import (
+    Training,
+    check_features,
+    check_training,
+    choice,
+    code_labels,
+    positive,
+    to_vector,
+)
+
+__all__ = ["GP", "GPGC"]
+
+
+class _LinearGP(ClassifierMixin, BaseEstimator):
+    """What GPGC and GP share: everything but the noise model."""
+
+    _noise: NoiseModel
+
+    def __init__(
+        self,
+        *,
+        solver: SolverName = "auto",
+        tol: float = 1e-4,
+        max_iter: int = 100,
+        class_weight: dict[Any, float] | Literal["balanced"] | None = "balanced",
+        dtype: str = "auto",
+        redundancy: float | Literal["auto"] = "auto",
+        noise_floor: float = 1e-4,
+        progress: bool | Callable[[dict[str, Any]], None] | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.class_weight = class_weight
+        self.dtype = dtype
+        self.redundancy = redundancy
+        self.noise_floor = noise_floor
+        self.progress = progress
+        self.random_state = random_state
+
+    # -- fitting ---------------------------------------------------------------------------
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        groups: Any = None,
+        feature_groups: Any = None,
+        sample_weight: Any = None,
+        force: bool = False,
+    ) -> Self:
+        """Learn the model, its noise variances and its feature scales.
+
+        Parameters
+        ----------
+        X : (N, k) NumPy or dask array, rows = instances. A dask block must hold whole rows.
+        y : (N,) labels of two or more classes, of any type
+        groups : (N,) labels: rows of one image, one annotator, ...; need not be adjacent, though
+            adjacent groups let a dask fit read the data half as often
+        feature_groups : (k,) labels: columns that share one prior scale; default one group
+        sample_weight : (N,) weights ≥ 0; an integer weight equals that many copies of the row
+        force : go on although the plan says that the workers' memory will not do
+        """
+        options = self._options()
+        training = check_training(
+            X,
+            y,
+            groups,
+            feature_groups,
+            sample_weight,
+            self.class_weight,
+            group_noise=self._noise.separable,
+        )
+        if is_dask(training.X) and not force:
+            planning.refuse_if_too_large(self._plan(training))
+        self._learn(training, fit(training, options))
+        validate_data(self, X, skip_check_array=True)
+        return self
+
+    def plan(
+        self,
+        X: Any,
+        *,
+        groups: Any = None,
+        workers: int | None = None,
+        memory: int | str | None = None,
+        n_classes: int = 2,
+    ) -> planning.Plan:
+        """Memory, reads, arithmetic and time of a fit on X, before anything runs.
+
+        ``workers`` are processes with ``memory`` bytes each ("4GB" will do); by default those of
+        the active Dask cluster, or this machine.
+        """
+        X = check_features(X)
+        names = (
+            None if groups is None else code_labels("groups", to_vector("groups", groups, len(X)))
+        )
+        index = np.zeros(len(X), dtype=np.intp) if names is None else names[1]
+        return planning.plan(
+            planning.Shape.of(X, index, n_classes, self._dtype()),
+            redundancy=self.redundancy == "auto",
+            separable=self._noise.separable,
+            resources=planning.Resources.of(is_dask(X), workers, memory),
+        )
+
+    def _plan(self, training: Training) -> planning.Plan:
+        rows = training.rows
+        return planning.plan(
+            planning.Shape.of(training.X, rows.groups, rows.n_classes, self._dtype()),
+            redundancy=self.redundancy == "auto",
+            separable=self._noise.separable,
+            resources=planning.Resources.of(is_dask(training.X)),
+        )
+
+    def _dtype(self) -> np.dtype[Any] | None:
+        choice("dtype", self.dtype, ("auto", "float32", "float64"))
+        return None if self.dtype == "auto" else np.dtype(self.dtype)
+
+    def _options(self) -> Options:
+        """The parameters, validated as scikit-learn does: at fit, by name."""
+        redundancy = self.redundancy
+        if isinstance(redundancy, str):
+            choice("redundancy", redundancy, ("auto",))
+        else:
+            redundancy = positive("redundancy", redundancy)
+        if not isinstance(self.max_iter, numbers.Integral) or self.max_iter < 1:
+            raise ValueError(
+                f"max_iter must be a whole number of at least 1, got {self.max_iter!r}"
+            )
+        return Options(
+            noise=self._noise,
+            solver=choice("solver", self.solver, SOLVERS),
+            tol=positive("tol", self.tol),
+            max_iter=int(self.max_iter),
+            dtype=self._dtype(),
+            redundancy=None if redundancy == "auto" else redundancy,
+            noise_floor=positive("noise_floor", self.noise_floor),
+            listeners=progress_listener(self.progress),
+        )
+
+    def _learn(self, training: Training, fitted: Fitted) -> None:
+        point = fitted.point
+        state = point.state
+        self.classes_ = training.classes
+        self.groups_ = training.groups
+        self.coef_ = point.post.mu.T.copy()
+        self.covariance_factor_ = point.post.T
+        self.class_weight_ = training.class_weight
+        self.redundancy_ = state.redundancy
+        scales = np.exp(0.5 * state.log_scales)
+        self.feature_scales_ = dict(
+            zip(training.feature_groups.tolist(), scales.tolist(), strict=True)
+        )
+        self.log_evidence_ = fitted.problem.log_evidence(point)
+        self.converged_ = fitted.solution.converged
+        self.history_ = fitted.history.entries
+        self.n_iter_ = len(self.history_)
+        self.n_reads_ = ceil(fitted.reads - 1e-9)
+        self._learn_noise(np.exp(state.log_noise), training.rows.group_weight)
+
+    def _learn_noise(self, variance: Array, weight: Array) -> None:
+        raise NotImplementedError
+
+    @property
+    def _group_noise(self) -> Array:
+        """(J,) noise variance of each group."""
+        return np.broadcast_to(np.asarray(self.noise_variance_), self.groups_.shape)
+
+    # -- prediction ------------------------------------------------------------------------
+
+    def decision_function(self, X: Any, return_std: bool = False) -> Any:
+        """Posterior mean of f, (N,) for two classes, (N, classes) for more.
+
+        With ``return_std`` also its posterior standard deviation (N,), the same for all classes:
+        √(φᵀVφ), exact. A NumPy X gives NumPy arrays, a dask X lazy dask arrays.
+        """
+        oracle = self._oracle(X)
+        coef = self.coef_[0] if len(self.coef_) == 1 else self.coef_.T
+        mean = oracle.matvec(coef)
+        if not return_std:
+            return mean
+        return mean, np.sqrt(oracle.variance(self.covariance_factor_))
+
+    def predict(self, X: Any) -> Any:
+        """Most likely labels, in the caller's own label values."""
+        return _to_labels(self.decision_function(X), self.classes_)
+
+    def predict_proba(self, X: Any) -> Any:
+        """(N, classes) probabilities, columns in the order of ``classes_``.
+
+        Φ(f / √(v + ε̄²)) with the posterior variance v of f and the typical (weighted median)
+        noise ε̄² of the training groups; with more than two classes normalised to sum 1.
+        """
+        mean, std = self.decision_function(X, return_std=True)
+        spread = np.sqrt(std**2 + self.typical_noise_)
+        if mean.ndim == 1:
+            up = _normal_cdf(mean / spread)
+            columns = [(1.0 - up)[:, None], up[:, None]]
+            return np.concatenate(columns, axis=1)
+        up = _normal_cdf(mean / spread[:, None])
+        return up / up.sum(axis=1, keepdims=True)
+
+    def leave_group_out(
+        self,
+        X: Any,
+        y: Any,
+        groups: Any,
+        *,
+        sample_weight: Any = None,
+        area: Any = None,
+        return_agreement: bool = False,
+    ) -> Any:
+        """Predictions of the model had the row's whole group been left out of the fit. Exact.
+
+        f^(−j) = y − (I − H_j P_j)⁻¹ (y − f), at the learned noise and scales: one read, no refit.
+
+        Parameters
+        ----------
+        X, y, groups, sample_weight : what the model was fitted on. A group that the fit never
+            saw gets the ordinary prediction.
+        area : (N,) size of each row in the agreement (pixels); default 1. Rows of
+            ``sample_weight`` 0 do not count.
+        return_agreement : also return a :class:`~gpgc_dask.metrics.GroupAgreement`: for each
+            group the IoU and the balanced accuracy of these predictions with the given labels.
+            It ranks bad masks better than the noise does. Computes at once, also for dask.
+
+        Returns
+        -------
+        decision values, (N,) or (N, classes); lazy for a dask X
+        """
+        check_is_fitted(self)
+        X = check_features(X, self.coef_.shape[1])
+        rows, names, weight = self._leave_out_rows(X, y, groups, sample_weight)
+        noise = self._noise_of(names)
+        rows = Rows(
+            rows.codes,
+            np.where(np.isnan(noise)[rows.groups], 0.0, rows.weights),
+            rows.groups,
+            rows.n_classes,
+            rows.n_groups,
+        )
+        values = self._leave_out_values(X, rows, np.log(np.where(np.isnan(noise), 1.0, noise)))
+        if values.shape[1] == 1:
+            values = values[:, 0]
+        if not return_agreement:
+            return values
+        sizes = np.ones(len(rows)) if area is None else to_vector("area", area, len(rows))
+        agreement = self._agreement(values, rows, names, sizes * (weight > 0))
+        return values, agreement
+
+    def _leave_out_rows(
+        self, X: Any, y: Any, groups: Any, sample_weight: Any
+    ) -> tuple[Rows, Labels, Array]:
+        n = X.shape[0]
+        labels = to_vector("y", y, n)
+        place = np.searchsorted(self.classes_, labels)
+        known = self.classes_[np.minimum(place, self.classes_.size - 1)] == labels
+        if not np.all(known):
+            strange = np.unique(labels[~known])
+            raise ValueError(
+                f"y has label(s) {strange.tolist()} that the model was not fitted with; "
+                f"its classes are {self.classes_.tolist()}"
+            )
+        names, index = code_labels("groups", to_vector("groups", groups, n))
+        weight = np.ones(n)
+        if sample_weight is not None:
+            weight = to_vector("sample_weight", sample_weight, n).astype(np.float64)
+        codes = place.astype(np.intp)
+        rows = Rows(
+            codes, weight * self.class_weight_[codes], index, self.classes_.size, names.size
+        )
+        return rows, names, weight
+
+    def _noise_of(self, names: Labels) -> Array:
+        """Noise variance of groups by name, NaN for those the fit never saw."""
+        place = np.minimum(np.searchsorted(self.groups_, names), self.groups_.size - 1)
+        return np.where(self.groups_[place] == names, self._group_noise[place], np.nan)
+
+    def _leave_out_values(self, X: Any, rows: Rows, log_noise: Array) -> Any:
+        nothing = np.empty(0)
+        mu = np.ascontiguousarray(self.coef_.T)
+        post = Posterior(self.covariance_factor_, mu, 0.0, nothing, nothing)
+        arithmetic = Arithmetic(np.dtype(np.float64))
+        sweep = Sweep(Projection(post, arithmetic), log_noise, self.redundancy_, leave_out=True)
+        if is_dask(X):
+            return lazy_leave_out(X, rows, sweep)
+        return NumpySweeps(X, rows, arithmetic).map_rows(LeaveOutTask(sweep))
+
+    def _agreement(self, values: Any, rows: Rows, names: Labels, area: Array) -> GroupAgreement:
+        if is_dask(values):
+            (values,) = compute(values)
+        predicted = (values > 0).astype(np.intp) if values.ndim == 1 else values.argmax(1)
+        return group_agreement(rows.codes, predicted, rows.groups, area, rows.n_classes, names)
+
+    def _oracle(self, X: Any) -> FeatureOracle:
+        check_is_fitted(self)
+        if is_dask(X):
+            return DaskOracle(check_features(X, self.coef_.shape[1]))
+        validate_data(self, X, skip_check_array=True, reset=False)
+        return NumpyOracle(check_features(X, self.coef_.shape[1]))
+
+    # -- the rest --------------------------------------------------------------------------
+
+    def save(self, path: str) -> None:
+        """Write the fitted model to ``path`` as a Zarr group; read it with ``gpgc_dask.load``."""
+        from gpgc_dask.persistence import save
+
+        check_is_fitted(self)
+        save(self, path)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "coef_")
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = False
+        return tags
+
+
+class GPGC(_LinearGP):
+    """Gaussian process with groupwise confidences: one noise variance a group.
+
+    A linear-kernel GP classifier that learns how reliable the labels of each group (image,
+    annotator) are, and in which unreliable groups do no harm. Inference is exact at any size;
+    every hyperparameter is found by maximising the evidence.
+
+    Parameters
+    ----------
+    solver : "auto" (fixed point, then L-BFGS-B certifies), "fixed-point" or "lbfgs"
+    tol : predicted gain of the evidence at which the fit is done, in nats a 10,000 rows
+    max_iter : iterations at most
+    class_weight : "balanced" (classes weigh the same, the total weight is kept), None, or a dict
+    dtype : arithmetic of the products: "auto" (the data's own, safe), "float32" or "float64"
+    redundancy : how many rows of a group count as one: "auto" solves for it (with 10 groups or
+        more), 1.0 is the paper
+    noise_floor : smallest noise variance, in units of the ±1 labels
+    progress : True prints a line an iteration to stderr; a callable gets each ``history_`` entry
+    random_state : accepted for scikit-learn; the fit draws nothing at random
+
+    Attributes
+    ----------
+    groups_ : (J,) group labels, sorted
+    noise_variance_ : (J,) noise variance of each group; large = unreliable
+    confidence_ : (J,) share of the groups estimated less reliable
+    feature_scales_ : {feature group: σ}
+    coef_ : (1, k) or (classes, k) posterior mean of the weights
+    covariance_factor_ : (k, k) T with posterior covariance TᵀT
+    classes_, class_weight_ : labels and the weight of a row of each
+    redundancy_ : c;  typical_noise_ : weighted median noise variance
+    log_evidence_, converged_, n_iter_, n_reads_ (full reads of X), history_ (a dict an iteration)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpgc_dask import GPGC
+    >>> rng = np.random.default_rng(0)
+    >>> images = np.repeat(np.arange(40), 25)
+    >>> X = rng.standard_normal((1000, 8))
+    >>> y = (X[:, 0] + X[:, 1] > 0).astype(int)
+    >>> spoilt = images < 4
+    >>> y[spoilt] = rng.integers(0, 2, spoilt.sum())
+    >>> model = GPGC().fit(X, y, groups=images)
+    >>> [int(image) for image in sorted(model.groups_[np.argsort(model.confidence_)[:4]])]
+    [0, 1, 2, 3]
+    """
+
+    _noise = Groupwise()
+
+    def _learn_noise(self, variance: Array, weight: Array) -> None:
+        self.noise_variance_ = variance
+        order = np.sort(variance)
+        self.confidence_ = 1.0 - np.searchsorted(order, variance, side="right") / variance.size
+        by_noise = np.argsort(variance)
+        cumulative = np.cumsum(weight[by_noise])
+        middle = np.searchsorted(cumulative, 0.5 * cumulative[-1])
+        self.typical_noise_ = float(variance[by_noise[middle]])
+
+
+class GP(_LinearGP):
+    """The same Gaussian process with one noise variance for all rows: the paper's baseline.
+
+    Parameters and attributes as for :class:`GPGC`, but ``noise_variance_`` is one number and
+    there is no ``confidence_``. ``groups`` only serve to solve for the redundancy: without them
+    (or with ``redundancy=1.0``) the whole fit takes one read of the data.
+    """
+
+    _noise = Homoscedastic()
+
+    def _learn_noise(self, variance: Array, weight: Array) -> None:
+        self.noise_variance_ = variance[0]
+        self.typical_noise_ = float(variance[0])
+
+
+def _to_labels(mean: Any, classes: Labels) -> Any:
+    if is_dask(mean):
+        chunks = mean.chunks[:1]
+        drop = [1] if mean.ndim == 2 else None
+        return mean.map_blocks(
+            _to_labels,
+            classes,
+            dtype=classes.dtype,
+            chunks=chunks,
+            drop_axis=drop,
+            meta=np.empty(0, dtype=classes.dtype),
+        )
+    return classes[(mean > 0).astype(np.intp) if mean.ndim == 1 else mean.argmax(1)]
+
+
+def _normal_cdf(values: Any) -> Any:
+    return values.map_blocks(ndtr, dtype=np.float64) if is_dask(values) else ndtr(values)

@@ -1,0 +1,64 @@
+"""Agreement of predicted with given labels, group by group, weighted by the area of the rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpgc_dask.arrays import Array, Index, Labels, Mask, group_sums
+
+__all__ = ["GroupAgreement", "group_agreement"]
+
+
+@dataclass(frozen=True)
+class GroupAgreement:
+    """How well predictions agree with the given labels in each group.
+
+    Attributes
+    ----------
+    groups : (J,) the groups' own labels
+    iou : (J,) intersection over union of the positive class (two classes), or its mean over the
+        classes that occur (more); 1 where neither labels nor predictions have any
+    balanced_accuracy : (J,) recall averaged over the classes the labels have
+    """
+
+    groups: Labels
+    iou: Array
+    balanced_accuracy: Array
+
+
+def group_agreement(
+    given: Index,
+    predicted: Index,
+    groups: Index,
+    area: Array,
+    n_classes: int,
+    labels: Labels,
+) -> GroupAgreement:
+    """Compare class codes ``given`` and ``predicted`` (N,) within each of ``groups`` (N,)."""
+    n_groups = labels.size
+    shape = (n_groups, n_classes)
+
+    def total(codes: Index, weight: Array) -> Array:
+        cells = group_sums(groups * n_classes + codes, weight, n_groups * n_classes)
+        return cells.reshape(shape)
+
+    both = total(given, area * (given == predicted))
+    truth, guess = total(given, area), total(predicted, area)
+    union = truth + guess - both
+    with np.errstate(invalid="ignore"):
+        iou = both / union
+        recall = both / truth
+    if n_classes == 2:
+        positive = np.where(union[:, 1] > 0, iou[:, 1], 1.0)
+    else:
+        positive = _mean_where(iou, union > 0)
+    return GroupAgreement(labels, positive, _mean_where(recall, truth > 0))
+
+
+def _mean_where(values: Array, where: Mask) -> Array:
+    """Row means over the marked entries; NaN for rows without any."""
+    count = where.sum(1)
+    total = np.where(where, values, 0.0).sum(1)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)

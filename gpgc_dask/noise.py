@@ -1,0 +1,84 @@
+"""Noise models: how many variances there are, which group uses which, and how they step.
+
+A model maps its parameters (ln ε², one each) to the J groups and sums group terms back onto
+the parameters. Another model, say one variance per annotator over groups that are images,
+is one more class with its own ``index``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from gpgc_dask.arrays import Array, Index
+
+__all__ = ["FixedPointRule", "Groupwise", "Homoscedastic", "NoiseModel"]
+
+
+EM_LEVERAGE_SHARE = 0.8
+"""Above this share Γⱼ/Wⱼ the MacKay denominator is not trusted and the group takes an EM step."""
+
+
+class NoiseModel(Protocol):
+    """Which noise parameter each of ``n_groups`` groups uses."""
+
+    @property
+    def separable(self) -> bool:
+        """True where every group has a parameter of its own (a step needs no other group)."""
+
+    def index(self, n_groups: int) -> Index:
+        """(J,) parameter of each group."""
+
+
+@dataclass(frozen=True)
+class Homoscedastic:
+    """One noise variance for all rows: the plain GP."""
+
+    @property
+    def separable(self) -> bool:
+        return False
+
+    def index(self, n_groups: int) -> Index:
+        return np.zeros(n_groups, dtype=np.intp)
+
+
+@dataclass(frozen=True)
+class Groupwise:
+    """One noise variance a group: GP-GC."""
+
+    @property
+    def separable(self) -> bool:
+        return True
+
+    def index(self, n_groups: int) -> Index:
+        return np.arange(n_groups)
+
+
+@dataclass(frozen=True)
+class FixedPointRule:
+    """The noise step of one sweep, cheap enough to run beside the data.
+
+    MacKay: ε² ← ε² R / (t (W − Γ)); EM: ε² ← ε² (R/t + Γ) / W. MacKay is the faster, EM is
+    monotone; a group whose leverage nearly uses up its weight takes EM. All weights are W/c.
+    """
+
+    n_targets: int
+    lower: float
+    upper: float
+    redundancy: float = 1.0
+    monotone: bool = False
+
+    def __call__(self, log_noise: Array, weight: Array, residual: Array, leverage: Array) -> Array:
+        """New ln ε² of some groups from their ln ε², W (before 1/c), R and Γ."""
+        weight = weight / self.redundancy
+        residual = residual / self.n_targets
+        em = self.monotone | (leverage > EM_LEVERAGE_SHARE * weight)
+        numerator = np.where(em, residual + leverage, residual)
+        denominator = np.where(em, weight, weight - leverage)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            step = np.log(numerator / denominator)
+        # A group that carries no weight tells nothing about its noise: it stays where it is.
+        step = np.where(weight > 0, step, 0.0)
+        return np.clip(log_noise + step, self.lower, self.upper)

@@ -1,0 +1,415 @@
+"""The oracle over a dask array: lazy blockwise work and tree reductions on any scheduler.
+
+Nothing outside this module builds a Dask graph for the mathematics.
+
+A sweep is one graph. Each task owns a row range (cut at group boundaries where a step needs whole
+groups), goes through its blocks one at a time, accumulates in float64 and returns one k×k partial;
+partials are summed as a tree. Where a block of X is a plain read (Zarr, say), the task reads it
+itself, so that memory is a block and a few k×k whatever the number of rows; other arrays (results
+of a computation, data persisted on the cluster) come in as ordinary dependencies.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+from dask._task_spec import DataNode
+from dask.base import get_scheduler
+from dask.core import get_dependencies
+from dask.delayed import Delayed
+from distributed import Future, get_client
+from distributed.system import MEMORY_LIMIT
+from threadpoolctl import threadpool_limits
+
+from gpgc_dask.arrays import Array, Features, Index, Mask
+from gpgc_dask.oracle.base import FeatureOracle, Rows
+from gpgc_dask.oracle.kernels import BATCH_ROWS, Arithmetic
+from gpgc_dask.oracle.layout import TaskRows, cut_tasks, is_adjacent, whole_batches
+from gpgc_dask.oracle.numpy import NumpyOracle, NumpySweeps
+from gpgc_dask.oracle.rows import LeaveOutTask, RowSweeps, TaskFunction
+from gpgc_dask.oracle.tasks import Sweep
+
+__all__ = [
+    "DaskOracle",
+    "DaskSweeps",
+    "active_client",
+    "cluster_resources",
+    "compute",
+    "is_dask",
+    "lazy_leave_out",
+    "rows_per_task",
+    "sample_rows",
+]
+
+
+TASK_PRODUCTS = 1.5e10
+"""Multiply-adds worth one task, some half a second of one core."""
+
+FAN_IN = 4
+"""Partials summed in one task of the tree."""
+
+MAX_GROUP_BYTES = 1 << 28
+"""A task holds whole groups of up to this size; larger ones are swept twice a step."""
+
+SAMPLE_BLOCKS = 8
+"""Blocks looked into to choose the offset that float32 products subtract."""
+
+
+def is_dask(X: object) -> bool:
+    """Whether X is a dask array."""
+    return isinstance(X, da.Array)
+
+
+def compute(*collections: Any) -> tuple[Any, ...]:
+    """Compute with one BLAS thread a task where the tasks run in this process."""
+    with _blas_limit(), dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}):
+        return tuple(dask.compute(*collections))
+
+
+def active_client() -> Any | None:
+    """The distributed client in use, if there is one."""
+    try:
+        return get_client()
+    except ValueError:
+        return None
+
+
+def _blas_limit() -> AbstractContextManager[Any]:
+    """Workers of their own set one BLAS thread; threads of this process share what it has."""
+    client = active_client()
+    if client is not None:
+        inside = str(client.scheduler.address).startswith("inproc")
+    else:
+        scheduler = get_scheduler()
+        inside = scheduler is None or "thread" in scheduler.__module__
+    return threadpool_limits(1, user_api="blas") if inside else nullcontext()
+
+
+def _n_threads() -> int:
+    """Threads that the current scheduler will run tasks on."""
+    client = active_client()
+    if client is not None:
+        return max(sum(client.nthreads().values()), 1)
+    return int(dask.config.get("num_workers", None) or dask.system.CPU_COUNT)
+
+
+class _Sealed:
+    """An argument that Dask passes on as it is, without looking inside."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class _Blocks:
+    """The row blocks of a dask array as tasks can get at them."""
+
+    def __init__(self, X: da.Array) -> None:
+        self.bounds = np.concatenate([[0], np.cumsum(X.chunks[0])]).astype(np.intp)
+        (optimised,) = dask.optimize(X)
+        self.graph = dict(optimised.__dask_graph__())
+        self.keys = [row[0] for row in optimised.__dask_keys__()]
+        self.needs = [
+            get_dependencies(self.graph, key) if key in self.graph else set() for key in self.keys
+        ]
+        readable = all(map(self._is_plain_read, self.keys, self.needs))
+        self.delayed = None if readable else list(X.to_delayed().ravel())
+
+    def _is_plain_read(self, key: Any, needs: set[Any]) -> bool:
+        """Whether a block needs nothing but constants (a store, an array) to be made."""
+        if key not in self.graph:  # persisted on a cluster
+            return False
+        nodes = [self.graph[key], *(self.graph[name] for name in needs)]
+        values = [node.value if isinstance(node, DataNode) else node for node in nodes]
+        if any(isinstance(value, Future) for value in values):
+            return False
+        return all(isinstance(self.graph[name], DataNode) for name in needs)
+
+    def of(self, start: int, stop: int) -> tuple[_Sealed, list[Delayed]]:
+        """What a task needs for rows [start, stop): how to read blocks, and blocks to be given."""
+        first = int(np.searchsorted(self.bounds, start, side="right")) - 1
+        last = int(np.searchsorted(self.bounds, stop, side="left"))
+        reads, given = [], []
+        for number in range(first, last):
+            low, high = int(self.bounds[number]), int(self.bounds[number + 1])
+            part = slice(max(start - low, 0), min(stop, high) - low)
+            if part.stop <= part.start:
+                continue
+            graph = None
+            if self.delayed is None:
+                wanted = {self.keys[number], *self.needs[number]}
+                graph = {name: self.graph[name] for name in wanted}
+            else:
+                given.append(self.delayed[number])
+            reads.append((graph, self.keys[number], part))
+        return _Sealed(reads), given
+
+
+def _stream(
+    reads: list[tuple[dict[Any, Any] | None, Any, slice]],
+    given: tuple[Features, ...],
+    keep: Mask | None,
+) -> Iterator[Features]:
+    """The rows of a task, block by block; blocks without a wanted row are not read."""
+    supplied = iter(given)
+    position = 0
+    for graph, key, part in reads:
+        wanted = None if keep is None else keep[position : position + part.stop - part.start]
+        position += part.stop - part.start
+        block = None if graph is not None else next(supplied)
+        if wanted is not None and not wanted.any():
+            continue
+        if graph is not None:
+            block = dask.get(graph, key)
+        rows = np.asarray(block)[part]
+        del block
+        yield rows if wanted is None or wanted.all() else rows[wanted]
+
+
+def _run_task(function: _Sealed, task: _Sealed, reads: _Sealed, *given: Features) -> Any:
+    rows: TaskRows = task.value
+    stream = _stream(reads.value, given, rows.keep)
+    return function.value(whole_batches(stream, rows.ends, BATCH_ROWS), rows.rows, rows.start)
+
+
+def _merge(*parts: Any) -> Any:
+    return type(parts[0]).merge(parts)
+
+
+def _map_tasks(
+    name: str, function: TaskFunction, tasks: list[TaskRows], blocks: _Blocks
+) -> list[Delayed]:
+    """One lazy call of ``function`` a task. The function, with its constants, is one object."""
+    token = uuid.uuid4().hex[:12]
+    constants = dask.delayed(_Sealed(function), name=f"{name}-constants-{token}")
+    call = dask.delayed(_run_task, pure=False, name=False)
+    lazy = []
+    for number, rows in enumerate(tasks):
+        reads, given = blocks.of(rows.start, rows.stop)
+        key = f"{name}-{token}-{number}"
+        lazy.append(call(constants, _Sealed(rows), reads, *given, dask_key_name=key))
+    return lazy
+
+
+def _tree(name: str, parts: list[Delayed], merge: Callable[..., Any]) -> Delayed:
+    """The lazy total of lazy parts, FAN_IN at a time."""
+    token = uuid.uuid4().hex[:12]
+    call = dask.delayed(merge, pure=False, name=False)
+    count = 0
+    while len(parts) > 1:
+        merged = []
+        for start in range(0, len(parts), FAN_IN):
+            count += 1
+            key = f"{name}-merge-{token}-{count}"
+            merged.append(call(*parts[start : start + FAN_IN], dask_key_name=key))
+        parts = merged
+    return parts[0]
+
+
+class DaskSweeps(RowSweeps):
+    """Fused sweeps over a dask array of rows."""
+
+    def __init__(
+        self,
+        X: da.Array,
+        rows: Rows,
+        arithmetic: Arithmetic,
+        groups: Index | None = None,
+        blocks: _Blocks | None = None,
+    ) -> None:
+        """``groups`` are the groups of ``rows`` to sweep over, renumbered in that order."""
+        self.X = X
+        self.all_rows = rows
+        self.arithmetic = arithmetic
+        self.n_features = X.shape[1]
+        self.n_targets = rows.n_targets
+        self.groups = np.arange(rows.n_groups) if groups is None else groups
+        self.group_weight = rows.group_weight[self.groups]
+        self._blocks = blocks or _Blocks(X)
+        sizes = rows.group_sizes[self.groups]
+        largest = int(sizes.max()) * self.n_features * arithmetic.dtype.itemsize
+        self.whole_groups = is_adjacent(rows.groups) and largest <= MAX_GROUP_BYTES
+        self.read_share = float(sizes.sum()) / len(rows)
+        self._layouts: dict[bool, list[TaskRows]] = {}
+
+    @property
+    def rows(self) -> Rows:  # type: ignore[override]
+        """Rows of the groups swept over, in the order of X."""
+        number = np.full(self.all_rows.n_groups, -1, dtype=np.intp)
+        number[self.groups] = np.arange(self.groups.size)
+        local = number[self.all_rows.groups]
+        keep = np.flatnonzero(local >= 0)
+        rows = self.all_rows
+        return Rows(
+            rows.codes[keep], rows.weights[keep], local[keep], rows.n_classes, self.groups.size
+        )
+
+    def _tasks(self, *, whole_groups: bool) -> list[TaskRows]:
+        # Where groups are adjacent, tasks of whole groups serve every sweep.
+        whole = whole_groups or self.whole_groups
+        if whole not in self._layouts:
+            self._layouts[whole] = cut_tasks(
+                self.all_rows,
+                self.groups,
+                self._blocks.bounds,
+                whole_groups=whole,
+                task_rows=rows_per_task(len(self.all_rows), self.n_features, _n_threads()),
+                limit=BATCH_ROWS,
+            )
+        return self._layouts[whole]
+
+    def _run(self, name: str, function: TaskFunction, *, whole_groups: bool) -> Any:
+        tasks = self._tasks(whole_groups=whole_groups)
+        parts = _map_tasks(name, function, tasks, self._blocks)
+        (result,) = compute(_tree(name, parts, _merge))
+        return result
+
+    def restricted(self, groups: Index) -> DaskSweeps:
+        return DaskSweeps(self.X, self.all_rows, self.arithmetic, self.groups[groups], self._blocks)
+
+    def loaded(self, groups: Index) -> NumpySweeps:
+        rows = self.rows
+        keep = np.flatnonzero(np.isin(rows.groups, groups))
+        place = np.flatnonzero(np.isin(self.all_rows.groups, self.groups[groups]))
+        (F,) = compute(self.X[place])
+        number = np.full(rows.n_groups, -1, dtype=np.intp)
+        number[groups] = np.arange(groups.size)
+        part = Rows(
+            rows.codes[keep],
+            rows.weights[keep],
+            number[rows.groups[keep]],
+            rows.n_classes,
+            groups.size,
+        )
+        return NumpySweeps(F, part, self.arithmetic)
+
+    def with_arithmetic(self, arithmetic: Arithmetic) -> DaskSweeps:
+        return DaskSweeps(self.X, self.all_rows, arithmetic, self.groups, self._blocks)
+
+
+def rows_per_task(n_rows: int, n_features: int, n_threads: int) -> int:
+    """Rows of one task: about TASK_PRODUCTS of work, and enough that a k×k partial is cheap.
+
+    A whole number of rounds for the threads at hand, so that none idles in the last one.
+    """
+    rows = max(int(TASK_PRODUCTS / (1.5 * n_features**2)), 2 * n_features, 256)
+    n_tasks = max(n_rows / rows, 1.0)
+    if n_tasks > 1:
+        n_tasks = int(np.ceil(n_tasks / n_threads)) * n_threads
+    return int(np.ceil(n_rows / n_tasks))
+
+
+def sample_rows(X: da.Array, n_rows: int) -> Features:
+    """Some rows of a few blocks spread over X."""
+    filled = np.flatnonzero(X.chunks[0])
+    chosen = filled[np.linspace(0, len(filled) - 1, min(len(filled), SAMPLE_BLOCKS)).astype(int)]
+    each = -(-n_rows // len(chosen))
+    parts = compute(*(X.blocks[number][:each] for number in chosen))
+    return np.concatenate(parts)
+
+
+class DaskOracle(FeatureOracle):
+    """The four queries as lazy dask arrays."""
+
+    def __init__(self, X: da.Array) -> None:
+        self.X = X
+        self.shape = X.shape
+        self._ends = np.cumsum(X.chunks[0])
+
+    def _sum(self, query: str, values: Array, shape: tuple[int, ...]) -> da.Array:
+        call = dask.delayed(_query, pure=True)
+        blocks = self.X.to_delayed().ravel()
+        parts = np.split(values, self._ends[:-1])
+        lazy = [call(query, F, v) for F, v in zip(blocks, parts, strict=True)]
+        return da.from_delayed(_tree(query, lazy, _add), shape, dtype=np.float64)
+
+    def _concatenate(self, query: str, argument: Array, columns: tuple[int, ...]) -> da.Array:
+        return da.map_blocks(
+            partial(_query_block, query),
+            self.X,
+            dask.delayed(argument),
+            dtype=np.float64,
+            chunks=(self.X.chunks[0], *columns),
+            **({} if columns else {"drop_axis": 1}),
+            meta=np.empty((0,) * (1 + len(columns))),
+        )
+
+    def rmatvec(self, v: Array) -> da.Array:
+        return self._sum("rmatvec", v, (self.shape[1], *v.shape[1:]))
+
+    def matvec(self, u: Array) -> da.Array:
+        return self._concatenate("matvec", u, u.shape[1:])
+
+    def gram(self, d: Array) -> da.Array:
+        return self._sum("gram", d, (self.shape[1], self.shape[1]))
+
+    def quad_diag(self, A: Array) -> da.Array:
+        return self._concatenate("quad_diag", A, ())
+
+    def variance(self, T: Array) -> da.Array:
+        return self._concatenate("variance", T, ())
+
+
+def _query(query: str, F: Features, argument: Array) -> Array:
+    result: Array = getattr(NumpyOracle(F), query)(argument)
+    return result
+
+
+def _query_block(query: str, F: Features, argument: Array) -> Array:
+    return _query(query, F, argument)
+
+
+def _add(*parts: Array) -> Array:
+    return sum(parts[1:], start=parts[0])
+
+
+def lazy_leave_out(X: da.Array, rows: Rows, sweep: Sweep) -> da.Array:
+    """(N, t) lazy predictions with the row's whole group left out.
+
+    Scattered groups are gathered by a shuffle first: then the cluster holds X once.
+    """
+    order = None if is_adjacent(rows.groups) else np.argsort(rows.groups, kind="stable")
+    if order is not None:
+        X, rows = X[order], rows.take(order)
+    n, k = X.shape
+    tasks = cut_tasks(
+        rows,
+        np.arange(rows.n_groups),
+        np.array([0, n]),
+        whole_groups=True,
+        task_rows=rows_per_task(n, k, _n_threads()),
+        limit=BATCH_ROWS,
+    )
+    lazy = _map_tasks("leave-out", LeaveOutTask(sweep), tasks, _Blocks(X))
+    t = rows.n_targets
+    parts = [
+        da.from_delayed(part, (task.stop - task.start, t), dtype=np.float64)
+        for part, task in zip(lazy, tasks, strict=True)
+    ]
+    found = da.concatenate(parts)
+    return found if order is None else found[np.argsort(order)]
+
+
+def cluster_resources() -> tuple[int, int, int | None, bool]:
+    """(workers, threads of each, bytes of memory of each or None, are they other processes).
+
+    Of the active client's cluster, the smallest worker counting; else of this process.
+    """
+    client = active_client()
+    if client is None:
+        return 1, _n_threads(), int(MEMORY_LIMIT), False
+    workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    if not workers:
+        return 1, 1, None, True
+    limits = [worker["memory_limit"] for worker in workers if worker["memory_limit"]]
+    inside = str(client.scheduler.address).startswith("inproc")
+    threads = max(worker["nthreads"] for worker in workers)
+    return len(workers), threads, min(limits) if limits else None, not inside

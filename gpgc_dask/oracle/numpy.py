@@ -1,0 +1,113 @@
+"""The oracle over rows in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from gpgc_dask.arrays import Array, Features, Index
+from gpgc_dask.oracle.base import FeatureOracle, Rows
+from gpgc_dask.oracle.kernels import BATCH_ROWS, Arithmetic
+from gpgc_dask.oracle.layout import batch_ends, is_adjacent, whole_batches
+from gpgc_dask.oracle.rows import RowSweeps, TaskFunction
+
+__all__ = ["NumpyOracle", "NumpySweeps"]
+
+
+class NumpyOracle(FeatureOracle):
+    """The four queries on a NumPy matrix, in float64, batch by batch."""
+
+    def __init__(self, F: Features) -> None:
+        self.F = F
+        self.shape = F.shape
+
+    def _batches(self) -> Iterator[tuple[slice, Array]]:
+        for start in range(0, len(self.F), BATCH_ROWS):
+            part = slice(start, start + BATCH_ROWS)
+            yield part, np.asarray(self.F[part], dtype=np.float64)
+
+    def rmatvec(self, v: Array) -> Array:
+        total = np.zeros((self.shape[1], *v.shape[1:]))
+        for part, F in self._batches():
+            total += F.T @ v[part]
+        return total
+
+    def matvec(self, u: Array) -> Array:
+        return np.concatenate([F @ u for _, F in self._batches()])
+
+    def gram(self, d: Array) -> Array:
+        total = np.zeros((self.shape[1], self.shape[1]))
+        for part, F in self._batches():
+            total += F.T @ (F * d[part, None])
+        return total
+
+    def quad_diag(self, A: Array) -> Array:
+        return np.concatenate([np.einsum("ij,ij->i", F @ A, F) for _, F in self._batches()])
+
+    def variance(self, T: Array) -> Array:
+        return np.concatenate([((F @ T.T) ** 2).sum(1) for _, F in self._batches()])
+
+
+class NumpySweeps(RowSweeps):
+    """Fused sweeps over a NumPy matrix. Rows of scattered groups are gathered batch by batch."""
+
+    whole_groups = True
+
+    def __init__(
+        self, F: Features, rows: Rows, arithmetic: Arithmetic, order: Index | None = None
+    ) -> None:
+        """``order`` lists the rows of F to use, in the order of ``rows``; None is all of them."""
+        self.F = F
+        self.arithmetic = arithmetic
+        self.n_features = F.shape[1]
+        self.n_targets = rows.n_targets
+        self.group_weight = rows.group_weight
+        if not is_adjacent(rows.groups):
+            by_group = np.argsort(rows.groups, kind="stable")
+            rows = rows.take(by_group)
+            order = by_group if order is None else order[by_group]
+        self.rows = rows
+        self.order = order
+        self.read_share = len(rows) / len(F)
+
+    def _run(self, name: str, function: TaskFunction, *, whole_groups: bool) -> Any:
+        ends = batch_ends(self.rows.groups, whole_groups=whole_groups, limit=BATCH_ROWS)
+        return function(self._batches(ends), self.rows, 0)
+
+    def _batches(self, ends: Index) -> Iterator[tuple[int, int, Features]]:
+        if self.order is None:
+            yield from whole_batches([self.F], ends, BATCH_ROWS)
+        else:
+            for start, stop, index in whole_batches([self.order], ends, BATCH_ROWS):
+                yield start, stop, self.F[index]
+
+    def map_rows(self, function: TaskFunction) -> Array:
+        """A row-wise task function over whole groups, in the order of F."""
+        found: Array = self._run("rows", function, whole_groups=True)
+        if self.order is None:
+            return found
+        placed = np.empty_like(found)
+        placed[self.order] = found
+        return placed
+
+    def restricted(self, groups: Index) -> NumpySweeps:
+        number = np.full(self.rows.n_groups, -1, dtype=np.intp)
+        number[groups] = np.arange(groups.size)
+        local = number[self.rows.groups]
+        keep = np.flatnonzero(local >= 0)
+        rows = Rows(
+            self.rows.codes[keep],
+            self.rows.weights[keep],
+            local[keep],
+            self.rows.n_classes,
+            groups.size,
+        )
+        order = keep if self.order is None else self.order[keep]
+        return NumpySweeps(self.F, rows, self.arithmetic, order)
+
+    loaded = restricted
+
+    def with_arithmetic(self, arithmetic: Arithmetic) -> NumpySweeps:
+        return NumpySweeps(self.F, self.rows, arithmetic, self.order)

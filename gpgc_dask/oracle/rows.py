@@ -1,0 +1,211 @@
+"""Sweeps over rows that are read again each time: the part that memory and cluster share."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from gpgc_dask.arrays import Array, Index, Mask
+from gpgc_dask.evidence import Moments, Posterior
+from gpgc_dask.oracle.base import GroupTerms, NoiseRule, Rows, StepResult, SweepOracle
+from gpgc_dask.oracle.kernels import Arithmetic, MomentSums, Projection
+from gpgc_dask.oracle.statistics import CompositeOracle, StatisticsOracle
+from gpgc_dask.oracle.tasks import (
+    Batches,
+    GroupSums,
+    Partial,
+    Sweep,
+    sweep_group_moments,
+    sweep_moments,
+)
+
+__all__ = ["RowSweeps", "Survey", "survey"]
+
+TaskFunction = Callable[[Batches, Rows, int], Any]
+"""(batches, rows, number of the first row in X) -> something with a ``merge`` of its own."""
+
+STATISTICS_BYTES = 1 << 30
+"""Memory the driver may spend on sufficient statistics of large groups."""
+
+LEAVE_OUT_BYTES = 1 << 28
+"""Memory for the sample of groups that stands in where no task can see whole groups."""
+
+
+@dataclass(frozen=True)
+class MomentsTask:
+    arithmetic: Arithmetic
+    log_noise: Array
+    redundancy: float
+
+    def __call__(self, batches: Batches, rows: Rows, first_row: int) -> MomentSums:
+        return sweep_moments(batches, rows, self.arithmetic, self.log_noise, self.redundancy)
+
+
+@dataclass(frozen=True)
+class SurveyTask:
+    arithmetic: Arithmetic
+    apart: Mask
+
+    def __call__(self, batches: Batches, rows: Rows, first_row: int) -> GroupSums:
+        return sweep_group_moments(batches, rows, self.arithmetic, self.apart, first_row)
+
+
+@dataclass(frozen=True)
+class SweepTask:
+    sweep: Sweep
+
+    def __call__(self, batches: Batches, rows: Rows, first_row: int) -> Partial:
+        return self.sweep.run(batches, rows)
+
+
+@dataclass(frozen=True)
+class LeaveOutTask:
+    sweep: Sweep
+
+    def __call__(self, batches: Batches, rows: Rows, first_row: int) -> Array:
+        return self.sweep.predict(batches, rows)
+
+
+class RowSweeps(SweepOracle):
+    """Fused sweeps over the rows of some groups of a matrix.
+
+    Subclasses say how a task function runs over all rows (:meth:`_run`) and whether a batch
+    can hold whole groups (``whole_groups``); with whole groups a step is one read.
+    """
+
+    rows: Rows
+    arithmetic: Arithmetic
+    n_features: int
+    whole_groups: bool
+    read_share: float = 1.0
+    """Share of the matrix that one sweep reads."""
+
+    @abstractmethod
+    def _run(self, name: str, function: TaskFunction, *, whole_groups: bool) -> Any:
+        """Run a task function over all rows and merge the results."""
+
+    @abstractmethod
+    def restricted(self, groups: Index) -> RowSweeps:
+        """Sweeps over the rows of some groups, renumbered in that order."""
+
+    @abstractmethod
+    def loaded(self, groups: Index) -> RowSweeps:
+        """The same with the rows of those groups held in memory."""
+
+    @abstractmethod
+    def with_arithmetic(self, arithmetic: Arithmetic) -> RowSweeps:
+        """The same rows under another arithmetic."""
+
+    def _read(self, name: str, function: TaskFunction, *, whole_groups: bool) -> Any:
+        self.reads += self.read_share
+        return self._run(name, function, whole_groups=whole_groups)
+
+    def group_sums(self, apart: Mask) -> dict[int, MomentSums]:
+        """Sums at unit noise; groups marked in ``apart`` by themselves, the rest under -1."""
+        found: GroupSums = self._read(
+            "survey", SurveyTask(self.arithmetic, apart), whole_groups=False
+        )
+        return found.sums
+
+    def moments(self, log_noise: Array, redundancy: float) -> Moments:
+        task = MomentsTask(self.arithmetic, log_noise, redundancy)
+        found: MomentSums = self._read("gram", task, whole_groups=False)
+        return found.finish(self.arithmetic)
+
+    def terms(
+        self, post: Posterior, log_noise: Array, redundancy: float, *, leave_out: bool
+    ) -> GroupTerms:
+        whole = leave_out and self.whole_groups
+        sweep = Sweep(Projection(post, self.arithmetic), log_noise, redundancy, whole)
+        found = self._read("residuals", SweepTask(sweep), whole_groups=whole)
+        terms, _ = sweep.finish(found)
+        if leave_out and not whole:
+            terms = replace(terms, leave_out=self._sampled_leave_out(post, log_noise, redundancy))
+        return terms
+
+    def step(
+        self,
+        post: Posterior,
+        log_noise: Array,
+        redundancy: float,
+        rule: NoiseRule,
+        *,
+        leave_out: bool,
+    ) -> StepResult:
+        if not self.whole_groups:
+            return super().step(post, log_noise, redundancy, rule, leave_out=leave_out)
+        sweep = Sweep(Projection(post, self.arithmetic), log_noise, redundancy, leave_out, rule)
+        found = self._read("step", SweepTask(sweep), whole_groups=True)
+        terms, new = sweep.finish(found)
+        return StepResult(terms, new, found.sums.finish(self.arithmetic))
+
+    def _sampled_leave_out(self, post: Posterior, log_noise: Array, redundancy: float) -> Array:
+        """Leave-out terms of a random sample of groups held in memory; NaN for the others."""
+        sample, oracle = self._sample
+        found = np.full(log_noise.size, np.nan)
+        terms = oracle.terms(post, log_noise[sample], redundancy, leave_out=True)
+        found[sample] = terms.leave_out
+        return found
+
+    @property
+    def _sample(self) -> tuple[Index, SweepOracle]:
+        if not hasattr(self, "_held"):
+            order = np.random.default_rng(0).permutation(self.rows.n_groups)
+            size = np.cumsum(self.rows.group_sizes[order]) * self.n_features
+            most = max(
+                2, int(np.searchsorted(size * self.arithmetic.dtype.itemsize, LEAVE_OUT_BYTES))
+            )
+            chosen = np.sort(order[:most])
+            self._held = chosen, self.loaded(chosen)
+        return self._held
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The first read: moments at unit noise, and the oracle for all later sweeps.
+
+    column_variance : (k,) weighted variance of each feature
+    """
+
+    moments: Moments
+    oracle: SweepOracle
+    column_variance: Array
+
+
+def survey(rows: RowSweeps, budget: int = STATISTICS_BYTES) -> Survey:
+    """Read once; keep groups with more rows than features as sufficient statistics.
+
+    The largest groups come first, as many as fit into ``budget`` bytes at the driver.
+    """
+    k, t = rows.n_features, rows.n_targets
+    sizes = rows.rows.group_sizes
+    most = min(int((sizes > k).sum()), budget // (8 * k * (k + t)))
+    apart = np.zeros(sizes.size, dtype=bool)
+    apart[np.argsort(-sizes, kind="stable")[:most]] = True
+    found = rows.group_sums(apart)
+    total = MomentSums.merge(list(found.values()))
+    return Survey(
+        total.finish(rows.arithmetic), _reduced(rows, apart, found), total.column_variance()
+    )
+
+
+def _reduced(rows: RowSweeps, apart: Mask, found: dict[int, MomentSums]) -> SweepOracle:
+    """The oracle that never reads the groups kept apart again."""
+    if not apart.any():
+        return rows
+    large, small = np.flatnonzero(apart), np.flatnonzero(~apart)
+    kept = [found[int(j)].finish(rows.arithmetic) for j in large]
+    statistics = StatisticsOracle(
+        np.stack([moments.gram for moments in kept]),
+        np.stack([moments.cross for moments in kept]),
+        np.array([moments.yy for moments in kept]),
+        rows.group_weight[large],
+    )
+    statistics.reads = rows.reads
+    if not small.size:
+        return statistics
+    return CompositeOracle([(large, statistics), (small, rows.restricted(small))], apart.size)

@@ -1,0 +1,213 @@
+"""What one task does with its batches of rows, and how the tasks' results are merged.
+
+The same functions serve rows in memory (one task) and a cluster (many).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from gpgc_dask.arrays import Array, Features, Index, Mask, group_sums
+from gpgc_dask.oracle.base import GroupTerms, NoiseRule, Rows
+from gpgc_dask.oracle.kernels import (
+    Arithmetic,
+    MomentSums,
+    Projection,
+    leave_out_shift,
+)
+
+__all__ = [
+    "Batches",
+    "GroupSums",
+    "Partial",
+    "Sweep",
+    "check_finite",
+    "listed",
+    "sweep_group_moments",
+    "sweep_moments",
+]
+
+Batches: TypeAlias = Iterable[tuple[int, int, Features]]
+"""(start, stop, features of those rows), in order."""
+
+
+@dataclass
+class Partial:
+    """One task's share of a sweep; shares of several tasks are merged as a tree.
+
+    ``table`` has a column for each of ``groups``: R, Γ, the leave-out term and the new ln ε².
+    """
+
+    groups: Index
+    table: Array
+    sums: MomentSums | None = None
+
+    @classmethod
+    def merge(cls, parts: Sequence[Partial]) -> Partial:
+        sums = [part.sums for part in parts if part.sums is not None]
+        return cls(
+            *_merge_columns([part.groups for part in parts], [part.table for part in parts]),
+            MomentSums.merge(sums) if sums else None,
+        )
+
+
+def _merge_columns(groups: Sequence[Index], tables: Sequence[Array]) -> tuple[Index, Array]:
+    """Columns side by side, those of the same group summed (but for the new noise)."""
+    union, place = np.unique(np.concatenate(groups), return_inverse=True)
+    columns = np.concatenate(tables, axis=1)
+    merged = np.stack([group_sums(place, row, union.size) for row in columns])
+    merged[3, place] = columns[3]
+    return union, merged
+
+
+def sweep_moments(
+    batches: Batches, rows: Rows, arithmetic: Arithmetic, log_noise: Array, redundancy: float
+) -> MomentSums:
+    """Queries (i) and (iii) over the batches of one task."""
+    sums: MomentSums | None = None
+    for start, stop, F in batches:
+        part = rows.take(slice(start, stop))
+        sums = sums or MomentSums.zeros(F.shape[1], rows.n_targets)
+        precision = part.weights * np.exp(-log_noise[part.groups]) / redundancy
+        sums.add(arithmetic.load(F), precision, part.targets())
+    if sums is None:
+        raise ValueError("X has no rows")
+    return sums
+
+
+@dataclass(frozen=True)
+class GroupSums:
+    """Moments at unit noise: a sum for each group kept apart, one under -1 for all the rest."""
+
+    sums: dict[int, MomentSums]
+
+    @classmethod
+    def merge(cls, parts: Sequence[GroupSums]) -> GroupSums:
+        keys = sorted({key for part in parts for key in part.sums})
+        return cls(
+            {
+                key: MomentSums.merge([part.sums[key] for part in parts if key in part.sums])
+                for key in keys
+            }
+        )
+
+
+def sweep_group_moments(
+    batches: Batches,
+    rows: Rows,
+    arithmetic: Arithmetic,
+    apart: Mask,
+    first_row: int = 0,
+) -> GroupSums:
+    """The first read: moments at unit noise, with a sum of its own for each group in ``apart``.
+
+    It also checks every number; ``first_row`` is the number of the task's first row in X.
+    """
+    found: dict[int, MomentSums] = {}
+    for start, stop, F in batches:
+        check_finite(F, first_row + start)
+        part = rows.take(slice(start, stop))
+        key = np.where(apart[part.groups], part.groups, -1)
+        for group in np.unique(key):
+            index = np.flatnonzero(key == group)
+            own = part.take(index)
+            sums = found.setdefault(int(group), MomentSums.zeros(F.shape[1], rows.n_targets))
+            sums.add(
+                arithmetic.load(F if index.size == len(F) else F[index]),
+                own.weights,
+                own.targets(),
+            )
+    return GroupSums(found)
+
+
+def check_finite(F: Features, first_row: int = 0) -> None:
+    """Raise a ValueError that names rows and columns where a batch has NaN or infinity."""
+    if np.isfinite(F.sum(dtype=np.float64)):
+        return
+    bad = ~np.isfinite(F)
+    if not bad.any():
+        return
+    rows = np.flatnonzero(bad.any(1)) + first_row
+    raise ValueError(
+        f"X contains NaN or infinity in row(s) {listed(rows)}, "
+        f"column(s) {listed(np.flatnonzero(bad.any(0)))}: "
+        "drop those rows or impute them before fitting"
+    )
+
+
+def listed(values: Iterable[Any], most: int = 5) -> str:
+    """The first few values as text, for messages."""
+    values = list(values)
+    text = ", ".join(str(value) for value in values[:most])
+    return text + (f", ... ({len(values)} in all)" if len(values) > most else "")
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What a terms or step sweep needs besides its rows: the same for every task."""
+
+    project: Projection
+    log_noise: Array
+    redundancy: float
+    leave_out: bool
+    rule: NoiseRule | None = None
+
+    def run(self, batches: Batches, rows: Rows) -> Partial:
+        """Queries (ii) and (iv) over the batches of one task and, with a rule, (i) and (iii)."""
+        sums = MomentSums.zeros(*self.project.mu.shape) if self.rule else None
+        found = [self._batch(F, rows.take(slice(start, stop)), sums) for start, stop, F in batches]
+        groups, tables = zip(*found, strict=True)
+        return Partial(*_merge_columns(groups, tables), sums)
+
+    def _batch(self, F: Features, rows: Rows, sums: MomentSums | None) -> tuple[Index, Array]:
+        """Groups and columns of one batch; its part of the next moments goes into ``sums``."""
+        groups, local = np.unique(rows.groups, return_inverse=True)
+        precision = rows.weights * np.exp(-self.log_noise[rows.groups]) / self.redundancy
+        targets = rows.targets()
+
+        A = self.project.arithmetic.load(F)
+        residual = targets - self.project.mean(A)
+        Z = self.project.whiten(A)
+        v = np.einsum("ij,ij->i", Z, Z).astype(np.float64)
+        table = np.zeros((4, groups.size))
+        table[0] = group_sums(local, precision * (residual**2).sum(1), groups.size)
+        table[1] = group_sums(local, precision * v, groups.size)
+        if self.leave_out:
+            starts = np.flatnonzero(np.diff(local, prepend=-1))
+            shift = leave_out_shift(Z, precision, residual, starts, F, self.project)
+            table[2] = group_sums(local, precision * (residual * shift).sum(1), groups.size)
+        table[3] = self.log_noise[groups]
+        if self.rule is not None and sums is not None:
+            weight = group_sums(local, rows.weights, groups.size)
+            table[3] = self.rule(table[3], weight, table[0], table[1])
+            precision = rows.weights * np.exp(-table[3][local]) / self.redundancy
+            sums.add(self.project.arithmetic.load(F), precision, targets)
+        return groups, table
+
+    def finish(self, found: Partial) -> tuple[GroupTerms, Array]:
+        """Terms and new ln ε² of all groups from the merged shares of all tasks."""
+        n_groups = self.log_noise.size
+        table = np.zeros((4, n_groups))
+        table[3] = self.log_noise
+        table[:, found.groups] = found.table
+        terms = GroupTerms(table[0], table[1], table[2] if self.leave_out else None)
+        return terms, table[3]
+
+    def predict(self, batches: Batches, rows: Rows) -> Array:
+        """(n, t) predictions of the model that never saw the row's group."""
+        found = np.empty((len(rows), self.project.mu.shape[1]))
+        for start, stop, F in batches:
+            part = rows.take(slice(start, stop))
+            precision = part.weights * np.exp(-self.log_noise[part.groups]) / self.redundancy
+            A = self.project.arithmetic.load(F)
+            mean = self.project.mean(A)
+            starts = np.flatnonzero(np.diff(part.groups, prepend=-1))
+            residual = part.targets() - mean
+            Z = self.project.whiten(A)
+            shift = leave_out_shift(Z, precision, residual, starts, F, self.project)
+            found[start:stop] = mean - shift
+        return found

@@ -1,0 +1,165 @@
+"""Models on disk: a Zarr v3 group of plain arrays and JSON. No pickle is written or read."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import zarr
+
+from gpgc_dask.arrays import Labels
+
+if TYPE_CHECKING:
+    from gpgc_dask.estimators import _LinearGP
+
+__all__ = ["load", "save"]
+
+FORMAT = "gpgc_dask model"
+FORMAT_VERSION = 1
+
+ARRAYS = ("coef_", "covariance_factor_", "class_weight_", "noise_variance_", "confidence_")
+LABELS = ("classes_", "groups_", "feature_names_in_")
+VALUES = (
+    "redundancy_",
+    "typical_noise_",
+    "log_evidence_",
+    "converged_",
+    "n_iter_",
+    "n_reads_",
+    "n_features_in_",
+)
+
+
+def save(model: _LinearGP, path: str | Path) -> None:
+    """Write a fitted model to ``path``, whole or not at all; an older model there is replaced."""
+    target = Path(path)
+    if target.exists() and not _is_model(target):
+        raise FileExistsError(
+            f"{target} exists and is not a gpgc_dask model: choose another path or remove it"
+        )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    new = target.with_name(f"{target.name}.{uuid.uuid4().hex[:8]}.new")
+    try:
+        _write(model, new)
+        if target.exists():
+            shutil.rmtree(target)
+        new.rename(target)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+
+
+def load(path: str | Path) -> Any:
+    """Read a model written by ``save``: a fitted ``GPGC`` or ``GP``."""
+    from gpgc_dask.estimators import GP, GPGC
+
+    source = Path(path)
+    if not source.exists():
+        raise FileNotFoundError(f"{source} does not exist: save a model there first")
+    if not _is_model(source):
+        raise ValueError(f"{source} is not a gpgc_dask model: pass the path given to save()")
+    group = zarr.open_group(source, mode="r")
+    meta = dict(group.attrs)
+    if meta["format_version"] > FORMAT_VERSION:
+        raise ValueError(
+            f"{source} was written by a newer gpgc_dask (format {meta['format_version']}, "
+            f"this one reads up to {FORMAT_VERSION}): upgrade gpgc_dask"
+        )
+    kind = {"GPGC": GPGC, "GP": GP}[meta["estimator"]]
+    model = kind(**_parameters(_read_json(group, "parameters")))
+    for name in ARRAYS:
+        if name in group:
+            value = np.asarray(group[name][...])
+            setattr(model, name, value if value.ndim else value[()])
+    for name in LABELS:
+        if name in group or f"{name}json" in group:
+            setattr(model, name, _read_labels(group, name))
+    for name, value in _read_json(group, "values").items():
+        setattr(model, name, value)
+    model.history_ = _read_json(group, "history")
+    names = _read_labels(group, "feature_groups").tolist()
+    model.feature_scales_ = dict(zip(names, group["scales"][...].tolist(), strict=True))
+    return model
+
+
+def _write(model: _LinearGP, path: Path) -> None:
+    group = zarr.create_group(path, zarr_format=3)
+    for name in ARRAYS:
+        if hasattr(model, name):
+            _write_array(group, name, np.asarray(getattr(model, name)))
+    for name in LABELS:
+        if hasattr(model, name):
+            _write_labels(group, name, np.asarray(getattr(model, name)))
+    _write_labels(group, "feature_groups", np.array(list(model.feature_scales_)))
+    _write_array(group, "scales", np.array(list(model.feature_scales_.values())))
+    values = {name: getattr(model, name) for name in VALUES if hasattr(model, name)}
+    _write_json(group, "values", values)
+    _write_json(group, "history", model.history_)
+    _write_json(group, "parameters", _plain_parameters(model))
+    # Last: a group without these attributes is not a model.
+    group.attrs.update(
+        {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "estimator": type(model).__name__,
+        }
+    )
+
+
+def _is_model(path: Path) -> bool:
+    try:
+        return zarr.open_group(path, mode="r").attrs.get("format") == FORMAT
+    except (FileNotFoundError, ValueError, OSError, KeyError):
+        return False
+
+
+def _plain_parameters(model: _LinearGP) -> dict[str, Any]:
+    """Parameters that JSON holds; a progress callable belongs to the session, not to the model."""
+    parameters = model.get_params(deep=False)
+    parameters["progress"] = None
+    if isinstance(parameters["class_weight"], dict):
+        parameters["class_weight"] = list(parameters["class_weight"].items())
+    return parameters
+
+
+def _parameters(stored: dict[str, Any]) -> dict[str, Any]:
+    if isinstance(stored["class_weight"], list):
+        stored["class_weight"] = dict(stored["class_weight"])
+    return stored
+
+
+def _write_array(group: zarr.Group, name: str, value: Labels) -> None:
+    group.create_array(name, data=np.ascontiguousarray(value) if value.ndim else value)
+
+
+def _write_json(group: zarr.Group, name: str, value: Any) -> None:
+    text = json.dumps(value, default=_plain).encode()
+    _write_array(group, f"{name}json", np.frombuffer(text, dtype=np.uint8))
+
+
+def _read_json(group: zarr.Group, name: str) -> Any:
+    return json.loads(bytes(np.asarray(group[f"{name}json"][...])))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"cannot save a {type(value).__name__} in a model: {value!r}")
+
+
+def _write_labels(group: zarr.Group, name: str, labels: Labels) -> None:
+    """Numbers as an array of their own type, text as JSON."""
+    if labels.dtype.kind in "biuf":
+        _write_array(group, name, labels)
+    else:
+        _write_json(group, name, labels.tolist())
+
+
+def _read_labels(group: zarr.Group, name: str) -> Labels:
+    if name in group:
+        return np.asarray(group[name][...])
+    labels = _read_json(group, name)
+    return np.array(labels, dtype=object if name == "feature_names_in_" else None)

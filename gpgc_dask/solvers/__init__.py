@@ -1,0 +1,114 @@
+"""Ways to the optimum of the evidence: ``solve`` is the only door."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from gpgc_dask.arrays import Array
+from gpgc_dask.evidence import Moments
+from gpgc_dask.redundancy import RedundancySearch, moment_ratio
+from gpgc_dask.solvers.collective import tune
+from gpgc_dask.solvers.fixed_point import fixed_point
+from gpgc_dask.solvers.history import History
+from gpgc_dask.solvers.lbfgs import lbfgs
+from gpgc_dask.solvers.problem import Certificate, Point, Problem, State
+
+__all__ = ["SOLVERS", "History", "Problem", "Solution", "SolverName", "State", "pooled", "solve"]
+
+
+SolverName = Literal["auto", "fixed-point", "lbfgs"]
+SOLVERS: tuple[SolverName, ...] = ("auto", "fixed-point", "lbfgs")
+
+MIN_REDUNDANCY = 0.5
+"""Smallest c: rows that oppose each other more than chance would make it smaller still."""
+
+COLLAPSED, REVIVED = 1e-4, 0.1
+"""Prior variance of f below which a start counts as no model, and the one it is given then."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The point where a solver stopped, and whether it is certified."""
+
+    point: Point
+    converged: bool
+
+
+def solve(
+    problem: Problem, start: Point, history: History, solver: SolverName = "auto"
+) -> Solution:
+    """Maximise the evidence from ``start``, usually :func:`pooled`.
+
+    From the pooled noise the useful optimum is reached also where constant-label groups make
+    the evidence unbounded.
+    """
+    rows_a_group = problem.total_weight / problem.n_groups
+    search = RedundancySearch(MIN_REDUNDANCY, max(4.0 * rows_a_group, 1.0))
+    if not problem.noise.separable or problem.n_groups == 1:
+        point, certificate = _single_noise(problem, start, history, search)
+        return Solution(point, problem.is_converged(certificate))
+    begin = _revived(problem, start)
+    if solver == "lbfgs":
+        point, certificate = lbfgs(problem, begin, history, search)
+    else:
+        patient = solver == "fixed-point"
+        point, certificate = fixed_point(problem, begin, history, search, patient=patient)
+        if solver == "auto" and not problem.is_converged(certificate):
+            point, certificate = lbfgs(problem, point, history, search)
+    if begin is not start and start.value < point.value and not problem.solves_redundancy:
+        point, certificate = start, problem.certify(start, None, None)
+    return Solution(point, problem.is_converged(certificate))
+
+
+def pooled(problem: Problem, moments: Moments) -> Point:
+    """The single-noise optimum at c = 1 or the given c, from moments at unit noise; no read."""
+    c = problem.redundancy or 1.0
+    state = State(np.zeros(problem.n_groups), _modest_scales(problem, 1.0), c)
+    point = problem.evaluate(state, moments.scaled(1.0 / c))
+    return tune(problem, point, noise=True, gain=1e-2 * problem.gain_tolerance)
+
+
+def _modest_scales(problem: Problem, variance: float) -> Array:
+    """ln σ² that give f this prior variance, shared evenly by the feature groups."""
+    energy = np.where(problem.feature_energy > 0, problem.feature_energy, 1.0)
+    return np.log(variance / (energy * energy.size))
+
+
+def _revived(problem: Problem, point: Point) -> Point:
+    """A start from which the scales can grow.
+
+    Where one noise for all explains the labels best by no model at all (σ = 0), every gradient
+    is zero there, though a noise a group may well find a model. Start beside it.
+    """
+    modest = _modest_scales(problem, COLLAPSED)
+    if np.any(point.state.log_scales > modest):
+        return point
+    state = replace(point.state, log_scales=_modest_scales(problem, REVIVED))
+    return problem.evaluate(state, point.moments)
+
+
+def _single_noise(
+    problem: Problem, point: Point, history: History, search: RedundancySearch
+) -> tuple[Point, Certificate]:
+    """One variance for all: (τ, σ) cost no read, each new c one sweep for its moment equation."""
+    for _ in range(problem.max_iter):
+        ratio = None
+        if problem.solves_redundancy:
+            state = point.state
+            with history.phase("sweep"):
+                terms = problem.oracle.terms(
+                    point.post, state.log_noise, state.redundancy, leave_out=True
+                )
+            ratio = moment_ratio(terms, problem.n_targets)
+        certificate = problem.certify(point, None, ratio)
+        history.append("pooled", problem, point, certificate)
+        if ratio is None or problem.is_converged(certificate):
+            break
+        with history.phase("solve"):
+            c = search.next(point.state.redundancy, ratio)
+            point = problem.with_redundancy(point, c)
+            point = tune(problem, point, noise=True, gain=1e-2 * problem.gain_tolerance)
+    return point, certificate

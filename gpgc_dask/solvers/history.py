@@ -1,0 +1,86 @@
+"""The course of a fit as data: one dict an iteration. Progress and logs only read it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpgc_dask.oracle.base import SweepOracle
+from gpgc_dask.solvers.problem import Certificate, Point, Problem
+
+__all__ = ["History"]
+
+log = logging.getLogger("gpgc_dask")
+
+
+@dataclass
+class History:
+    """Collects the entries of ``history_`` and hands each to the listeners.
+
+    An entry has: ``iteration``, ``phase`` ("pooled", "fixed-point", "lbfgs"),
+    ``log_evidence``, ``projected_gradient``, ``predicted_gain`` (nats), ``redundancy`` and
+    ``redundancy_ratio``, ``reads`` so far, ``arithmetic`` of the products and its estimated error
+    of the evidence ``precision_error`` (nats), ``seconds`` (by phase, of this entry).
+    """
+
+    oracle: SweepOracle
+    arithmetic: str
+    precision_error: float = 0.0
+    earlier_reads: float = 0.0
+    listeners: list[Callable[[dict[str, Any]], None]] = field(default_factory=list)
+    entries: list[dict[str, Any]] = field(default_factory=list)
+    _seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Add the time inside to ``seconds[name]`` of the next entry."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._seconds[name] += time.perf_counter() - start
+
+    def append(
+        self,
+        phase: str,
+        problem: Problem,
+        point: Point,
+        certificate: Certificate,
+    ) -> None:
+        entry = {
+            "iteration": len(self.entries),
+            "phase": phase,
+            "log_evidence": problem.log_evidence(point),
+            "projected_gradient": certificate.projected_gradient,
+            "predicted_gain": certificate.gain,
+            "gain_tolerance": problem.gain_tolerance,
+            "redundancy": point.state.redundancy,
+            "redundancy_ratio": certificate.ratio,
+            "reads": self.reads,
+            "arithmetic": self.arithmetic,
+            "precision_error": self.precision_error,
+            "seconds": dict(self._seconds),
+        }
+        self._seconds.clear()
+        self.entries.append(entry)
+        log.debug("%s", entry)
+        for listener in self.listeners:
+            listener(entry)
+
+    @property
+    def reads(self) -> float:
+        """Full reads of the data so far, also those of an attempt in another arithmetic."""
+        return self.earlier_reads + self.oracle.reads
+
+    def note(self, **facts: Any) -> None:
+        """Add facts to the last entry."""
+        self.entries[-1].update(facts)
+
+    def slack(self, point: Point) -> float:
+        """How much an objective may rise by rounding alone, in nats."""
+        return 1e-9 * abs(point.value) + 1e-6 + 4.0 * self.precision_error

@@ -1,0 +1,204 @@
+"""What is optimised, and what is known at one point of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from gpgc_dask import evidence
+from gpgc_dask.arrays import Array, Index, group_sums
+from gpgc_dask.evidence import FeatureTerms, Moments, Posterior
+from gpgc_dask.noise import NoiseModel
+from gpgc_dask.oracle.base import GroupTerms, SweepOracle
+
+__all__ = ["Certificate", "Point", "Problem", "State"]
+
+
+SCALE_RANGE = (1e-10, 1e8)
+"""Bounds of σ²_g times the mean squared norm of a row's features in g: the prior variance of f."""
+
+ROWS_PER_TOL = 10_000
+"""Up to this many rows ``tol`` is in nats; beyond, in nats per so many rows."""
+
+
+@dataclass(frozen=True)
+class State:
+    """The hyperparameters: ln ε² (J,), ln σ² (n_g,) and the redundancy c."""
+
+    log_noise: Array
+    log_scales: Array
+    redundancy: float = 1.0
+
+
+@dataclass(frozen=True)
+class Point:
+    """A state with what one read of the data told about it."""
+
+    state: State
+    moments: Moments
+    post: Posterior
+    features: FeatureTerms
+    value: float
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """How far a point is from the optimum, judged by the projected gradient.
+
+    projected_gradient : largest component, each in units of its Fisher information's root
+    gain : ½ Σ of their squares, the nats a Newton step is expected to win
+    move : largest change of a ln ε² or ln σ² in that step
+    ratio : the redundancy's moment equation, 1 where c is right; None where c is fixed
+    """
+
+    projected_gradient: float
+    gain: float
+    move: float
+    ratio: float | None
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The evidence of one data set under one noise model.
+
+    Attributes
+    ----------
+    feature_index : (k,) feature group of each column
+    feature_energy : (n_g,) weighted mean over rows of ‖φ_g‖²
+    noise_bounds : ln ε² lower and upper
+    redundancy : c, or None to solve for it
+    tol : predicted gain in nats at which the fit is done (a 10,000 rows, see ROWS_PER_TOL)
+    """
+
+    oracle: SweepOracle
+    noise: NoiseModel
+    feature_index: Index
+    feature_energy: Array
+    noise_bounds: tuple[float, float]
+    redundancy: float | None
+    tol: float
+    max_iter: int
+
+    @property
+    def n_targets(self) -> int:
+        return self.oracle.n_targets
+
+    @property
+    def n_groups(self) -> int:
+        return self.oracle.group_weight.size
+
+    @property
+    def noise_index(self) -> Index:
+        return self.noise.index(self.n_groups)
+
+    @property
+    def total_weight(self) -> float:
+        return float(self.oracle.group_weight.sum())
+
+    @property
+    def scale_bounds(self) -> tuple[Array, Array]:
+        energy = np.where(self.feature_energy > 0, self.feature_energy, 1.0)
+        return np.log(SCALE_RANGE[0] / energy), np.log(SCALE_RANGE[1] / energy)
+
+    @property
+    def solves_redundancy(self) -> bool:
+        return self.redundancy is None
+
+    @property
+    def gain_tolerance(self) -> float:
+        return self.tol * max(1.0, self.total_weight / ROWS_PER_TOL)
+
+    def group_weight(self, redundancy: float) -> Array:
+        return self.oracle.group_weight / redundancy
+
+    def evaluate(self, state: State, moments: Moments) -> Point:
+        """Objective and posterior at a state whose moments are known."""
+        scales = np.exp(0.5 * state.log_scales)[self.feature_index]
+        post = evidence.posterior(moments, scales)
+        value = evidence.objective(
+            moments, post, self.group_weight(state.redundancy), state.log_noise
+        )
+        features = evidence.feature_terms(moments, post, self.feature_index)
+        return Point(state, moments, post, features, value)
+
+    def with_redundancy(self, point: Point, redundancy: float) -> Point:
+        """The same noise and scales under another c: the moments only scale."""
+        factor = point.state.redundancy / redundancy
+        state = replace(point.state, redundancy=redundancy)
+        return self.evaluate(state, point.moments.scaled(factor))
+
+    def log_evidence(self, point: Point) -> float:
+        weight = self.total_weight / point.state.redundancy
+        return evidence.log_evidence(point.value, weight, self.n_targets)
+
+    def fisher(self, redundancy: float) -> tuple[Array, Array]:
+        """Fisher information of the noise parameters' and the scales' logs, near enough."""
+        weight = self._pooled(self.group_weight(redundancy))
+        sizes = np.bincount(self.feature_index).astype(np.float64)
+        floor = 1e-3 * max(float(weight.mean()), 1e-300)
+        return 0.5 * self.n_targets * np.maximum(weight, floor), 0.5 * self.n_targets * sizes
+
+    def gradient(self, point: Point, terms: GroupTerms | None) -> tuple[Array, Array]:
+        """∂(−ln p)/∂ ln ε² per noise parameter and /∂ ln σ² per feature group.
+
+        A single noise parameter needs no group terms: its gradient follows from the moments.
+        Without terms, groups that all have the pooled noise are taken for one.
+        """
+        t = self.n_targets
+        scales = evidence.scale_gradient(point.features, t)
+        weight = self.group_weight(point.state.redundancy)
+        if terms is None:
+            noise = evidence.noise_gradient(
+                weight.sum(keepdims=True),
+                np.array([point.features.residual]),
+                np.array([point.features.leverage]),
+                t,
+            )
+            return noise, scales
+        noise = evidence.noise_gradient(weight, terms.residual, terms.leverage, t)
+        return self._pooled(noise), scales
+
+    def _pooled(self, per_group: Array) -> Array:
+        """Sums over the groups that share a noise parameter."""
+        index = self.noise_index
+        return group_sums(index, per_group, int(index.max()) + 1)
+
+    def certify(self, point: Point, terms: GroupTerms | None, ratio: float | None) -> Certificate:
+        """Judge a point by the gradient projected onto the bounds."""
+        noise, scales = self.gradient(point, terms)
+        fisher_noise, fisher_scales = self.fisher(point.state.redundancy)
+        log_noise = point.state.log_noise
+        if noise.size < log_noise.size:
+            log_noise, fisher_noise = log_noise[:1], fisher_noise.sum(keepdims=True)
+        lower, upper = self.scale_bounds
+        noise = _project(noise, log_noise, *self.noise_bounds)
+        scales = _project(scales, point.state.log_scales, lower, upper)
+        fisher = np.concatenate([fisher_noise, fisher_scales])
+        gradient = np.concatenate([noise, scales])
+        scaled = gradient / np.sqrt(fisher)
+        return Certificate(
+            projected_gradient=float(np.abs(scaled).max()),
+            gain=0.5 * float(scaled @ scaled),
+            move=float(np.abs(gradient / fisher)[: noise.size].max()),
+            ratio=ratio,
+        )
+
+    def is_converged(self, certificate: Certificate) -> bool:
+        if certificate.ratio is not None and abs(np.log(certificate.ratio)) > RATIO_TOLERANCE:
+            return False
+        return certificate.gain <= self.gain_tolerance and certificate.move <= MOVE_TOLERANCE
+
+
+MOVE_TOLERANCE = 3e-3
+"""Largest predicted change of any ln ε² at convergence."""
+
+RATIO_TOLERANCE = 5e-3
+"""How near the redundancy's moment ratio must come to 1, in logs."""
+
+
+def _project(gradient: Array, x: Array, lower: Any, upper: Any) -> Array:
+    """Components that only push against a bound are no reason to go on."""
+    blocked = ((x <= lower) & (gradient > 0)) | ((x >= upper) & (gradient < 0))
+    return np.where(blocked, 0.0, gradient)

@@ -1,0 +1,272 @@
+"""From what users pass in to what the fit works on; every complaint about input is made here.
+
+Messages name the argument, the place and the way out.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_array
+from sklearn.utils.multiclass import check_classification_targets
+
+from gpgc_dask.arrays import Array, Index, Labels
+from gpgc_dask.oracle.base import Rows
+from gpgc_dask.oracle.dask import compute, is_dask
+from gpgc_dask.oracle.tasks import check_finite, listed
+
+__all__ = ["Training", "check_features", "check_training", "code_labels", "to_vector"]
+
+
+FLOATS = (np.float64, np.float32, np.float16)
+
+
+@dataclass(frozen=True)
+class Training:
+    """Validated training data: X a NumPy or dask array of floats, labels in their own type."""
+
+    X: Any
+    rows: Rows
+    classes: Labels
+    class_weight: Array
+    groups: Labels
+    feature_index: Index
+    feature_groups: Labels
+
+
+def check_training(
+    X: Any,
+    y: Any,
+    groups: Any,
+    feature_groups: Any,
+    sample_weight: Any,
+    class_weight: Any,
+    *,
+    group_noise: bool,
+) -> Training:
+    """Validate everything a fit is given. ``group_noise``: each group needs its own variance."""
+    X = check_features(X)
+    n, k = X.shape
+    if n < 2:
+        raise ValueError(f"X has n_samples = {n}: a fit needs 2 rows or more")
+    if y is None:
+        raise ValueError(
+            "y is missing: this estimator requires y to be passed, but the target y is None"
+        )
+    y = to_vector("y", y, n)
+    check_classification_targets(y)
+    classes, codes = code_labels("y", y)
+    weights = _sample_weight(sample_weight, n)
+    present = np.bincount(codes, weights, classes.size) > 0
+    if classes.size < 2 or present.sum() < 2:
+        raise ValueError(
+            f"y has one class only ({listed(classes[present])}) among the rows with weight: "
+            "a model needs 2 classes or more; add rows of another class"
+        )
+    weight_of_class = _class_weight(class_weight, classes, codes, weights)
+    names, index = _groups(groups, n)
+    rows = Rows(codes, weights * weight_of_class[codes], index, classes.size, names.size)
+    if group_noise and names.size > 1:
+        _check_group_rows(rows, names)
+    feature_names, feature_index = _feature_groups(feature_groups, k)
+    return Training(X, rows, classes, weight_of_class, names, feature_index, feature_names)
+
+
+def check_features(X: Any, n_features: int | None = None) -> Any:
+    """X as a 2-D float NumPy array, finite, or as a dask array with whole rows in a block."""
+    if is_dask(X):
+        X = _check_dask(X)
+    else:
+        X = check_array(
+            X,
+            dtype=list(FLOATS),
+            ensure_all_finite=False,
+            ensure_min_samples=0,
+            ensure_min_features=0,
+        )
+        if 0 not in X.shape:
+            check_finite(X)
+    if X.shape[0] == 0:
+        raise ValueError(
+            f"X is empty: 0 sample(s) (shape={X.shape}) while a minimum of 1 is required"
+        )
+    if X.shape[1] == 0:
+        raise ValueError(
+            f"X is empty: 0 feature(s) (shape={X.shape}) while a minimum of 1 is required."
+        )
+    if n_features is not None and X.shape[1] != n_features:
+        raise ValueError(f"X has {X.shape[1]} features, but the model was fitted with {n_features}")
+    return X
+
+
+def _check_dask(X: Any) -> Any:
+    if X.ndim != 2:
+        raise ValueError(f"X must be 2-D (rows × features), got {X.ndim}-D with shape {X.shape}")
+    if np.isnan(X.shape[0]) or np.isnan(X.shape[1]):
+        raise ValueError(
+            "X has blocks of unknown size: call X = X.compute_chunk_sizes() before fitting"
+        )
+    if X.numblocks[1] > 1:
+        raise ValueError(
+            f"X is cut along its columns into {X.numblocks[1]} blocks: a block must hold whole "
+            "rows; use X.rechunk({1: -1}), or store the array with chunks that span all columns"
+        )
+    if X.dtype.kind not in "fiub":
+        raise TypeError(
+            f"X has dtype {X.dtype}: features must be numbers; convert with X.astype('float32')"
+        )
+    return X if X.dtype.type in FLOATS else X.astype(np.float64)
+
+
+def to_vector(name: str, values: Any, n: int) -> Labels:
+    """A 1-D NumPy array of length n."""
+    if is_dask(values):
+        (values,) = compute(values)
+    array = np.asarray(values)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array.ravel()
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be 1-D, one value a row of X; got shape {array.shape}")
+    if array.size != n:
+        raise ValueError(f"{name} has {array.size} values but X has {n} rows: pass one value a row")
+    return array
+
+
+def code_labels(name: str, labels: Labels) -> tuple[Labels, Index]:
+    """Distinct labels in order, and the number of each value's label."""
+    missing = _missing(labels)
+    if missing.size:
+        raise ValueError(
+            f"{name} has NaN or None at position(s) {listed(missing)}: "
+            "give every row a label or drop those rows"
+        )
+    try:
+        distinct, codes = np.unique(labels, return_inverse=True)
+    except TypeError as error:
+        kinds = sorted({type(value).__name__ for value in labels})
+        raise TypeError(
+            f"{name} mixes labels of types {', '.join(kinds)} that cannot be ordered: "
+            "use one type, for example all strings"
+        ) from error
+    if distinct.dtype == object and all(isinstance(value, str) for value in distinct):
+        distinct = distinct.astype(str)
+    return distinct, codes.astype(np.intp)
+
+
+def _missing(labels: Labels) -> Index:
+    if labels.dtype.kind == "f":
+        return np.flatnonzero(~np.isfinite(labels))
+    if labels.dtype == object:
+        return np.array(
+            [i for i, value in enumerate(labels) if value is None or value != value], dtype=np.intp
+        )
+    return np.empty(0, dtype=np.intp)
+
+
+def _sample_weight(sample_weight: Any, n: int) -> Array:
+    if sample_weight is None:
+        return np.ones(n)
+    if isinstance(sample_weight, numbers.Number):
+        sample_weight = np.full(n, sample_weight)
+    weights = to_vector("sample_weight", sample_weight, n)
+    try:
+        weights = weights.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"sample_weight must hold numbers, got dtype {weights.dtype}: convert it to float"
+        ) from error
+    bad = np.flatnonzero(~(weights >= 0) | ~np.isfinite(weights))
+    if bad.size:
+        raise ValueError(
+            f"sample_weight is negative, NaN or infinite at row(s) {listed(bad)}: "
+            "weights must be ≥ 0 (0 leaves a row out)"
+        )
+    if not weights.any():
+        raise ValueError("sample_weight is zero everywhere: at least two rows must carry weight")
+    return weights
+
+
+def _class_weight(class_weight: Any, classes: Labels, codes: Index, weights: Array) -> Array:
+    """(classes,) factor of each class. Balanced: classes weigh the same, the total is kept."""
+    if class_weight is None:
+        return np.ones(classes.size)
+    if isinstance(class_weight, str) and class_weight == "balanced":
+        totals = np.bincount(codes, weights, classes.size)
+        with np.errstate(divide="ignore"):
+            factors = totals.sum() / (np.count_nonzero(totals) * totals)
+        return np.where(totals > 0, factors, 1.0)
+    if not isinstance(class_weight, Mapping):
+        raise ValueError(
+            'class_weight must be "balanced", None or a dict of class: weight, '
+            f"got {class_weight!r}"
+        )
+    known = {label.item() if hasattr(label, "item") else label for label in classes}
+    unknown = [label for label in class_weight if label not in known]
+    if unknown:
+        raise ValueError(
+            f"class_weight names class(es) {listed(unknown)} that y does not have; "
+            f"its classes are {listed(classes)}"
+        )
+    factors = np.array([float(class_weight.get(label, 1.0)) for label in classes.tolist()])
+    if not np.all(factors > 0) or not np.all(np.isfinite(factors)):
+        raise ValueError("class_weight must be positive for every class")
+    return factors
+
+
+def _groups(groups: Any, n: int) -> tuple[Labels, Index]:
+    if groups is None:
+        return np.array([0]), np.zeros(n, dtype=np.intp)
+    return code_labels("groups", to_vector("groups", groups, n))
+
+
+def _check_group_rows(rows: Rows, names: Labels) -> None:
+    used = np.bincount(rows.groups, rows.weights > 0, rows.n_groups)
+    empty, single = np.flatnonzero(used == 0), np.flatnonzero(used == 1)
+    if empty.size:
+        raise ValueError(
+            f"groups {listed(names[empty])} have no row with weight: nothing tells their noise; "
+            "drop their rows or give them weight"
+        )
+    if single.size:
+        raise ValueError(
+            f"groups {listed(names[single])} have one row with weight: one row cannot tell noise "
+            "from signal; drop it, or give it to another group"
+        )
+
+
+def _feature_groups(feature_groups: Any, k: int) -> tuple[Labels, Index]:
+    if feature_groups is None:
+        return np.array(["all"]), np.zeros(k, dtype=np.intp)
+    labels = np.asarray(feature_groups)
+    if labels.ndim != 1 or labels.size != k:
+        raise ValueError(
+            f"feature_groups has shape {labels.shape} but X has {k} columns: "
+            "pass one label a column"
+        )
+    missing = _missing(labels)
+    if missing.size:
+        raise ValueError(
+            f"feature_groups has an unknown (None or NaN) feature group at column(s) "
+            f"{listed(missing)}: name the group of every column"
+        )
+    return code_labels("feature_groups", labels)
+
+
+def choice(name: str, value: Any, allowed: Sequence[Any]) -> Any:
+    """The value, or a ValueError that lists what is allowed."""
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
+    return value
+
+
+def positive(name: str, value: Any) -> float:
+    """The value as a float, or an error that names it."""
+    if isinstance(value, bool) or not isinstance(value, (float, int, np.number)):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    if not (value > 0 and np.isfinite(value)):
+        raise ValueError(f"{name} must be positive and finite, got {value!r}")
+    return float(value)
