@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 from dask.utils import format_bytes, parse_bytes
-from threadpoolctl import threadpool_limits
 
 from gpgc_dask.arrays import Features, Index
 from gpgc_dask.oracle.dask import FAN_IN, MAX_GROUP_BYTES, cluster_resources
 from gpgc_dask.oracle.kernels import BATCH_ROWS
 from gpgc_dask.oracle.layout import is_adjacent
+from gpgc_dask.oracle.process import one_blas_thread
 from gpgc_dask.oracle.rows import STATISTICS_BYTES
 
 __all__ = ["Machine", "Plan", "Resources", "Shape", "plan", "refuse_if_too_large"]
@@ -105,7 +105,7 @@ class Machine:
         """Time a small Gram product on one core of this machine (some 0.1 s)."""
         rows, k = 2048, 512
         A = np.ones((rows, k), dtype=np.float32 if product_bytes == 4 else np.float64)
-        with threadpool_limits(1, user_api="blas"):
+        with one_blas_thread():
             A.T @ A
             best = min(_seconds(A) for _ in range(5))
         return cls(rows * k * k / best, name="measured on this machine")

@@ -26,13 +26,13 @@ from dask.core import get_dependencies
 from dask.delayed import Delayed
 from distributed import Future, get_client
 from distributed.system import MEMORY_LIMIT
-from threadpoolctl import threadpool_limits
 
 from gpgc_dask.arrays import Array, Features, Index, Mask
 from gpgc_dask.oracle.base import FeatureOracle, Rows
 from gpgc_dask.oracle.kernels import BATCH_ROWS, Arithmetic
 from gpgc_dask.oracle.layout import TaskRows, cut_tasks, is_adjacent, whole_batches
 from gpgc_dask.oracle.numpy import NumpyOracle, NumpySweeps
+from gpgc_dask.oracle.process import keep_freed_memory, one_blas_thread
 from gpgc_dask.oracle.rows import LeaveOutTask, RowSweeps, TaskFunction
 from gpgc_dask.oracle.tasks import Sweep
 
@@ -42,15 +42,15 @@ __all__ = [
     "active_client",
     "cluster_resources",
     "compute",
+    "count_tasks",
     "is_dask",
     "lazy_leave_out",
-    "rows_per_task",
     "sample_rows",
 ]
 
 
-TASK_PRODUCTS = 1.5e10
-"""Multiply-adds worth one task, some half a second of one core."""
+TASK_PRODUCTS = 3e10
+"""Multiply-adds worth one task, about a second of one core."""
 
 FAN_IN = 4
 """Partials summed in one task of the tree."""
@@ -89,7 +89,7 @@ def _blas_limit() -> AbstractContextManager[Any]:
     else:
         scheduler = get_scheduler()
         inside = scheduler is None or "thread" in scheduler.__module__
-    return threadpool_limits(1, user_api="blas") if inside else nullcontext()
+    return one_blas_thread() if inside else nullcontext()
 
 
 def _n_threads() -> int:
@@ -175,6 +175,7 @@ def _stream(
 
 
 def _run_task(function: _Sealed, task: _Sealed, reads: _Sealed, *given: Features) -> Any:
+    keep_freed_memory()
     rows: TaskRows = task.value
     stream = _stream(reads.value, given, rows.keep)
     return function.value(whole_batches(stream, rows.ends, BATCH_ROWS), rows.rows, rows.start)
@@ -261,7 +262,7 @@ class DaskSweeps(RowSweeps):
                 self.groups,
                 self._blocks.bounds,
                 whole_groups=whole,
-                task_rows=rows_per_task(len(self.all_rows), self.n_features, _n_threads()),
+                n_tasks=count_tasks(len(self.all_rows), self.n_features, _n_threads()),
                 limit=BATCH_ROWS,
             )
         return self._layouts[whole]
@@ -295,16 +296,14 @@ class DaskSweeps(RowSweeps):
         return DaskSweeps(self.X, self.all_rows, arithmetic, self.groups, self._blocks)
 
 
-def rows_per_task(n_rows: int, n_features: int, n_threads: int) -> int:
-    """Rows of one task: about TASK_PRODUCTS of work, and enough that a k×k partial is cheap.
+def count_tasks(n_rows: int, n_features: int, n_threads: int) -> int:
+    """Tasks of a sweep: about TASK_PRODUCTS each, with rows enough that a k×k partial is cheap.
 
     A whole number of rounds for the threads at hand, so that none idles in the last one.
     """
-    rows = max(int(TASK_PRODUCTS / (1.5 * n_features**2)), 2 * n_features, 256)
-    n_tasks = max(n_rows / rows, 1.0)
-    if n_tasks > 1:
-        n_tasks = int(np.ceil(n_tasks / n_threads)) * n_threads
-    return int(np.ceil(n_rows / n_tasks))
+    rows = max(TASK_PRODUCTS / (1.5 * n_features**2), 2 * n_features, 256)
+    rounds = -(-n_rows // (rows * n_threads))
+    return int(rounds) * n_threads if n_rows > rows else 1
 
 
 def sample_rows(X: da.Array, n_rows: int) -> Features:
@@ -385,7 +384,7 @@ def lazy_leave_out(X: da.Array, rows: Rows, sweep: Sweep) -> da.Array:
         np.arange(rows.n_groups),
         np.array([0, n]),
         whole_groups=True,
-        task_rows=rows_per_task(n, k, _n_threads()),
+        n_tasks=count_tasks(n, k, _n_threads()),
         limit=BATCH_ROWS,
     )
     lazy = _map_tasks("leave-out", LeaveOutTask(sweep), tasks, _Blocks(X))

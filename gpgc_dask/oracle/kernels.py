@@ -17,6 +17,7 @@ __all__ = [
     "Arithmetic",
     "MomentSums",
     "Projection",
+    "Workspace",
     "leave_out_shift",
     "probe_product",
 ]
@@ -51,13 +52,43 @@ class Arithmetic:
     def name(self) -> str:
         return f"{self.dtype.name}, centred" if self.offset is not None else self.dtype.name
 
-    def load(self, F: Features) -> Features:
-        """A private, C-contiguous, centred copy of a batch."""
-        if self.offset is None:
-            return np.array(F, dtype=self.dtype, order="C")
-        if F.dtype != self.dtype:
-            F = F.astype(self.dtype)
-        return np.subtract(F, self.offset.astype(self.dtype), order="C")
+
+class Workspace:
+    """Buffers of one task, used again for every batch.
+
+    Fresh memory costs a page fault every 4 kB: in a worker process, which hands freed memory
+    back at once, that was a fifth of a sweep.
+    """
+
+    def __init__(self, arithmetic: Arithmetic) -> None:
+        self.arithmetic = arithmetic
+        self._batch = np.empty((0, 0), dtype=arithmetic.dtype)
+        self._product = np.empty((0, 0), dtype=arithmetic.dtype)
+
+    def load(self, pieces: Sequence[Features]) -> Features:
+        """A batch as C-contiguous, centred rows; valid until the next load."""
+        rows, k = sum(map(len, pieces)), pieces[0].shape[1]
+        if len(self._batch) < rows:
+            self._batch = np.empty((max(rows, BATCH_ROWS), k), dtype=self.arithmetic.dtype)
+        offset = self.arithmetic.offset
+        start = 0
+        for piece in pieces:
+            part = self._batch[start : start + len(piece)]
+            if offset is None:
+                part[...] = piece
+            else:
+                # Cast first where the store is narrower: the offset must not be rounded to it.
+                wide = piece.astype(part.dtype, copy=False)
+                np.subtract(wide, offset.astype(part.dtype), out=part)
+            start += len(piece)
+        return self._batch[:rows]
+
+    def gram(self, A: Features) -> Features:
+        """AᵀA; valid until the next one."""
+        k = A.shape[1]
+        if len(self._product) < k:
+            self._product = np.empty((k, k), dtype=self.arithmetic.dtype)
+        return np.matmul(A.T, A, out=self._product)
 
 
 @dataclass
@@ -81,7 +112,7 @@ class MomentSums:
             np.zeros(n_targets + 1),
         )
 
-    def add(self, A: Features, precision: Array, targets: Array) -> None:
+    def add(self, work: Workspace, A: Features, precision: Array, targets: Array) -> None:
         """Add loaded rows, which are overwritten."""
         root = np.sqrt(precision)
         rhs = np.column_stack([targets, np.ones(len(A))])
@@ -89,7 +120,7 @@ class MomentSums:
         A *= root.astype(A.dtype)[:, None]
         for start in range(0, len(A), BATCH_ROWS):
             part = slice(start, start + BATCH_ROWS)
-            self.gram += A[part].T @ A[part]
+            self.gram += work.gram(A[part])
             self.cross += A[part].T @ scaled[part]
         self.totals += precision @ rhs
         self.yy += float(precision @ (targets**2).sum(1))
@@ -164,9 +195,10 @@ class Projection:
             Z += self._shift
         return Z
 
-    def exact(self, F: Features) -> Array:
-        """(n, k) Z in float64 from rows as stored."""
-        return np.asarray(F, dtype=np.float64) @ self.T.T
+    def exact(self, pieces: Sequence[Features], index: Index) -> Array:
+        """(..., k) Z in float64 of some rows, from the batch as stored."""
+        rows = np.concatenate(pieces)[index].astype(np.float64)
+        return rows @ self.T.T
 
 
 def _solve_leave_out(Z: Features, root: Array, r: Array) -> tuple[Array, float]:
@@ -201,7 +233,7 @@ def leave_out_shift(
     precision: Array,
     residual: Array,
     starts: Index,
-    F: Features,
+    pieces: Sequence[Features],
     project: Projection,
 ) -> Array:
     """f − f^(−j) of every row when its whole group is left out, (n, t).
@@ -216,7 +248,7 @@ def leave_out_shift(
         index = starts[sizes == size][:, None] + np.arange(size)
         found, pivot = _solve_leave_out(Z[index], root[index], residual[index])
         if pivot < MIN_PIVOT and Z.dtype != np.float64:
-            exact = project.exact(F[index.ravel()]).reshape(*index.shape, -1)
+            exact = project.exact(pieces, index)
             found, _ = _solve_leave_out(exact, root[index], residual[index])
         shift[index] = found
     return shift
@@ -231,8 +263,8 @@ def probe_product(project: Projection, F: Features, precision: Array) -> float:
     if project.arithmetic.dtype == np.float64:
         return 0.0
     k = F.shape[1]
-    sums = MomentSums.zeros(k, 1)
-    sums.add(project.arithmetic.load(F), precision, np.ones((len(F), 1)))
+    sums, work = MomentSums.zeros(k, 1), Workspace(project.arithmetic)
+    sums.add(work, work.load([F]), precision, np.ones((len(F), 1)))
     z = (np.random.default_rng(0).standard_normal((PROBES, k)) @ project.T).T
     exact = precision @ (np.asarray(F, dtype=np.float64) @ z) ** 2
     gram = sums.finish(project.arithmetic).gram

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
 
 from gpgc_dask.arrays import Features, Index, Mask
 from gpgc_dask.oracle.base import Rows
 
-__all__ = ["TaskRows", "batch_ends", "cut_tasks", "is_adjacent", "whole_batches"]
+__all__ = ["Batch", "TaskRows", "batch_ends", "cut_tasks", "is_adjacent", "whole_batches"]
+
+
+Batch: TypeAlias = tuple[int, int, list[Features]]
+"""(start, stop, features of those rows in pieces)."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +55,10 @@ def cut_tasks(
     blocks: Index,
     *,
     whole_groups: bool,
-    task_rows: int,
+    n_tasks: int,
     limit: int,
 ) -> list[TaskRows]:
-    """Split the matrix into tasks of about ``task_rows`` rows for the groups in ``selected``.
+    """Split the matrix into about ``n_tasks`` even tasks for the groups in ``selected``.
 
     Tasks end at group boundaries where ``whole_groups``, else at ends of blocks (``blocks`` are
     the matrix's row block boundaries, from 0 to N). Groups are renumbered by ``selected``.
@@ -62,15 +67,10 @@ def cut_tasks(
     number[selected] = np.arange(selected.size)
     local = number[rows.groups]
     allowed = _run_ends(rows.groups) if whole_groups else blocks[1:]
-    cuts = [0]
-    while cuts[-1] < len(rows):
-        place = np.searchsorted(allowed, cuts[-1] + task_rows, side="right") - 1
-        end = int(allowed[place]) if place >= 0 else 0
-        if end <= cuts[-1]:
-            end = int(allowed[np.searchsorted(allowed, cuts[-1], side="right")])
-        cuts.append(end)
+    wanted = np.arange(1, n_tasks) * (len(rows) / n_tasks)
+    cuts = np.unique([0, *allowed[np.searchsorted(allowed, wanted)], len(rows)])
     tasks = []
-    for start, stop in pairwise(cuts):
+    for start, stop in pairwise(cuts.tolist()):
         keep = local[start:stop] >= 0
         if not keep.any():
             continue
@@ -83,35 +83,32 @@ def cut_tasks(
     return tasks
 
 
-def whole_batches(
-    blocks: Iterable[Features], ends: Index, limit: int
-) -> Iterator[tuple[int, int, Features]]:
+def whole_batches(blocks: Iterable[Features], ends: Index, limit: int) -> Iterator[Batch]:
     """Cut a stream of row blocks into batches that end only at ``ends``.
 
     ``ends`` are the increasing row numbers where a batch may end, the last one the total. Yields
-    (start, stop, rows) with as many whole pieces as fit into ``limit`` rows, at least one. Rows
-    are views of the blocks; only a piece that lies across two blocks is copied.
+    (start, stop, pieces) with as many whole groups as fit into ``limit`` rows, at least one. The
+    pieces are views of the blocks, more than one where a batch lies across blocks.
     """
-    begin = position = 0
-    carry: list[Features] = []
+    begin = high = 0
+    pieces: list[Features] = []
     for block in blocks:
-        high = position + len(block)
-        if carry:
-            end = int(ends[np.searchsorted(ends, begin, side="right")])
-            if end > high:
-                carry.append(block)
-                position = high
-                continue
-            yield begin, end, np.concatenate([*carry, block[: end - position]])
-            begin, carry = end, []
+        low, high = high, high + len(block)
+        rest = block
         while begin < high:
-            stop = int(np.searchsorted(ends, min(begin + limit, high), side="right")) - 1
-            end = int(ends[stop]) if stop >= 0 else 0
-            if end <= begin:
-                end = int(ends[np.searchsorted(ends, begin, side="right")])
+            end = _last_end(ends, begin, limit)
             if end > high:
-                carry = [block[begin - position :].copy()]
+                # What is in hand ends here unless the next groups still fit beside it.
+                pieces.append(rest)
                 break
-            yield begin, end, block[begin - position : end - position]
-            begin = end
-        position = high
+            yield begin, end, [*pieces, block[max(begin, low) - low : end - low]]
+            begin, pieces = end, []
+            rest = block[begin - low :]
+
+
+def _last_end(ends: Index, begin: int, limit: int) -> int:
+    """The furthest end within ``limit`` rows of ``begin``, or the next one if none is."""
+    place = int(np.searchsorted(ends, begin + limit, side="right")) - 1
+    if place < 0 or ends[place] <= begin:
+        place = int(np.searchsorted(ends, begin, side="right"))
+    return int(ends[place])

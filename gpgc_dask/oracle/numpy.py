@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,15 @@ import numpy as np
 from gpgc_dask.arrays import Array, Features, Index
 from gpgc_dask.oracle.base import FeatureOracle, Rows
 from gpgc_dask.oracle.kernels import BATCH_ROWS, Arithmetic
-from gpgc_dask.oracle.layout import batch_ends, is_adjacent, whole_batches
+from gpgc_dask.oracle.layout import Batch, batch_ends, is_adjacent, whole_batches
+from gpgc_dask.oracle.process import blas_threads, map_threads
 from gpgc_dask.oracle.rows import RowSweeps, TaskFunction
 
 __all__ = ["NumpyOracle", "NumpySweeps"]
+
+
+PARALLEL_PRODUCTS = 2e8
+"""Multiply-adds of a Gram from which a sweep is worth several threads."""
 
 
 class NumpyOracle(FeatureOracle):
@@ -73,24 +79,40 @@ class NumpySweeps(RowSweeps):
         self.read_share = len(rows) / len(F)
 
     def _run(self, name: str, function: TaskFunction, *, whole_groups: bool) -> Any:
-        ends = batch_ends(self.rows.groups, whole_groups=whole_groups, limit=BATCH_ROWS)
-        return function(self._batches(ends), self.rows, 0)
-
-    def _batches(self, ends: Index) -> Iterator[tuple[int, int, Features]]:
-        if self.order is None:
-            yield from whole_batches([self.F], ends, BATCH_ROWS)
-        else:
-            for start, stop, index in whole_batches([self.order], ends, BATCH_ROWS):
-                yield start, stop, self.F[index]
+        parts = self._map(function, whole_groups=whole_groups)
+        return parts[0] if len(parts) == 1 else type(parts[0]).merge(parts)
 
     def map_rows(self, function: TaskFunction) -> Array:
         """A row-wise task function over whole groups, in the order of F."""
-        found: Array = self._run("rows", function, whole_groups=True)
+        found = np.concatenate(self._map(function, whole_groups=True))
         if self.order is None:
             return found
         placed = np.empty_like(found)
         placed[self.order] = found
         return placed
+
+    def _map(self, function: TaskFunction, *, whole_groups: bool) -> list[Any]:
+        """The task function on a share of the rows for each core."""
+        n, k = len(self.rows), self.n_features
+        cores = blas_threads() if n * k * k > PARALLEL_PRODUCTS else 1
+        ends = batch_ends(self.rows.groups, whole_groups=whole_groups, limit=BATCH_ROWS)
+        wanted = np.arange(1, cores) * (n / cores)
+        cuts = np.unique([0, *ends[np.searchsorted(ends, wanted)], n])
+
+        def run(share: tuple[int, int]) -> Any:
+            start, stop = share
+            inside = ends[(ends > start) & (ends <= stop)] - start
+            rows = self.rows.take(slice(start, stop))
+            return function(self._batches(start, stop, inside), rows, start)
+
+        return map_threads(run, pairwise(cuts.tolist()))
+
+    def _batches(self, start: int, stop: int, ends: Index) -> Iterator[Batch]:
+        if self.order is None:
+            yield from whole_batches([self.F[start:stop]], ends, BATCH_ROWS)
+        else:
+            for low, high, index in whole_batches([self.order[start:stop]], ends, BATCH_ROWS):
+                yield low, high, [self.F[index[0]]]
 
     def restricted(self, groups: Index) -> NumpySweeps:
         number = np.full(self.rows.n_groups, -1, dtype=np.intp)

@@ -17,8 +17,10 @@ from gpgc_dask.oracle.kernels import (
     Arithmetic,
     MomentSums,
     Projection,
+    Workspace,
     leave_out_shift,
 )
+from gpgc_dask.oracle.layout import Batch
 
 __all__ = [
     "Batches",
@@ -31,8 +33,8 @@ __all__ = [
     "sweep_moments",
 ]
 
-Batches: TypeAlias = Iterable[tuple[int, int, Features]]
-"""(start, stop, features of those rows), in order."""
+Batches: TypeAlias = Iterable[Batch]
+"""The batches of a task, in order."""
 
 
 @dataclass
@@ -69,11 +71,12 @@ def sweep_moments(
 ) -> MomentSums:
     """Queries (i) and (iii) over the batches of one task."""
     sums: MomentSums | None = None
-    for start, stop, F in batches:
+    work = Workspace(arithmetic)
+    for start, stop, pieces in batches:
         part = rows.take(slice(start, stop))
-        sums = sums or MomentSums.zeros(F.shape[1], rows.n_targets)
+        sums = sums or MomentSums.zeros(pieces[0].shape[1], rows.n_targets)
         precision = part.weights * np.exp(-log_noise[part.groups]) / redundancy
-        sums.add(arithmetic.load(F), precision, part.targets())
+        sums.add(work, work.load(pieces), precision, part.targets())
     if sums is None:
         raise ValueError("X has no rows")
     return sums
@@ -108,19 +111,17 @@ def sweep_group_moments(
     It also checks every number; ``first_row`` is the number of the task's first row in X.
     """
     found: dict[int, MomentSums] = {}
-    for start, stop, F in batches:
-        check_finite(F, first_row + start)
+    work = Workspace(arithmetic)
+    for start, stop, pieces in batches:
+        A = work.load(pieces)
+        check_finite(A, first_row + start)
         part = rows.take(slice(start, stop))
         key = np.where(apart[part.groups], part.groups, -1)
         for group in np.unique(key):
             index = np.flatnonzero(key == group)
             own = part.take(index)
-            sums = found.setdefault(int(group), MomentSums.zeros(F.shape[1], rows.n_targets))
-            sums.add(
-                arithmetic.load(F if index.size == len(F) else F[index]),
-                own.weights,
-                own.targets(),
-            )
+            sums = found.setdefault(int(group), MomentSums.zeros(A.shape[1], rows.n_targets))
+            sums.add(work, A if index.size == len(A) else A[index], own.weights, own.targets())
     return GroupSums(found)
 
 
@@ -159,17 +160,23 @@ class Sweep:
     def run(self, batches: Batches, rows: Rows) -> Partial:
         """Queries (ii) and (iv) over the batches of one task and, with a rule, (i) and (iii)."""
         sums = MomentSums.zeros(*self.project.mu.shape) if self.rule else None
-        found = [self._batch(F, rows.take(slice(start, stop)), sums) for start, stop, F in batches]
+        work = Workspace(self.project.arithmetic)
+        found = [
+            self._batch(work, pieces, rows.take(slice(start, stop)), sums)
+            for start, stop, pieces in batches
+        ]
         groups, tables = zip(*found, strict=True)
         return Partial(*_merge_columns(groups, tables), sums)
 
-    def _batch(self, F: Features, rows: Rows, sums: MomentSums | None) -> tuple[Index, Array]:
+    def _batch(
+        self, work: Workspace, pieces: list[Features], rows: Rows, sums: MomentSums | None
+    ) -> tuple[Index, Array]:
         """Groups and columns of one batch; its part of the next moments goes into ``sums``."""
         groups, local = np.unique(rows.groups, return_inverse=True)
         precision = rows.weights * np.exp(-self.log_noise[rows.groups]) / self.redundancy
         targets = rows.targets()
 
-        A = self.project.arithmetic.load(F)
+        A = work.load(pieces)
         residual = targets - self.project.mean(A)
         Z = self.project.whiten(A)
         v = np.einsum("ij,ij->i", Z, Z).astype(np.float64)
@@ -178,14 +185,14 @@ class Sweep:
         table[1] = group_sums(local, precision * v, groups.size)
         if self.leave_out:
             starts = np.flatnonzero(np.diff(local, prepend=-1))
-            shift = leave_out_shift(Z, precision, residual, starts, F, self.project)
+            shift = leave_out_shift(Z, precision, residual, starts, pieces, self.project)
             table[2] = group_sums(local, precision * (residual * shift).sum(1), groups.size)
         table[3] = self.log_noise[groups]
         if self.rule is not None and sums is not None:
             weight = group_sums(local, rows.weights, groups.size)
             table[3] = self.rule(table[3], weight, table[0], table[1])
             precision = rows.weights * np.exp(-table[3][local]) / self.redundancy
-            sums.add(self.project.arithmetic.load(F), precision, targets)
+            sums.add(work, work.load(pieces), precision, targets)
         return groups, table
 
     def finish(self, found: Partial) -> tuple[GroupTerms, Array]:
@@ -200,14 +207,15 @@ class Sweep:
     def predict(self, batches: Batches, rows: Rows) -> Array:
         """(n, t) predictions of the model that never saw the row's group."""
         found = np.empty((len(rows), self.project.mu.shape[1]))
-        for start, stop, F in batches:
+        work = Workspace(self.project.arithmetic)
+        for start, stop, pieces in batches:
             part = rows.take(slice(start, stop))
             precision = part.weights * np.exp(-self.log_noise[part.groups]) / self.redundancy
-            A = self.project.arithmetic.load(F)
+            A = work.load(pieces)
             mean = self.project.mean(A)
             starts = np.flatnonzero(np.diff(part.groups, prepend=-1))
             residual = part.targets() - mean
             Z = self.project.whiten(A)
-            shift = leave_out_shift(Z, precision, residual, starts, F, self.project)
+            shift = leave_out_shift(Z, precision, residual, starts, pieces, self.project)
             found[start:stop] = mean - shift
         return found

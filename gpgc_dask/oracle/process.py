@@ -1,0 +1,65 @@
+"""What a sweep asks of the process it runs in: cores and memory.
+
+Tasks side by side with one BLAS thread each beat one task with many: NumPy and SciPy bring a BLAS
+each, whose idle threads get in each other's way, and some of a sweep's passes over memory are not
+BLAS at all.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from functools import cache
+from typing import Any
+
+from threadpoolctl import ThreadpoolController
+
+__all__ = ["blas_threads", "keep_freed_memory", "map_threads", "one_blas_thread"]
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+"""glibc's names for mallopt's parameters."""
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def blas_threads() -> int:
+    """Threads that BLAS may use now, so cores that this process may fill."""
+    blas = (pool for pool in _controller().info() if pool["user_api"] == "blas")
+    return max((pool["num_threads"] for pool in blas), default=1)
+
+
+def one_blas_thread() -> AbstractContextManager[Any]:
+    """Limit BLAS to one thread, for the whole process."""
+    return _controller().limit(limits=1, user_api="blas")
+
+
+def map_threads(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+    """Results of ``function`` for each item, a thread each."""
+    items = list(items)
+    if len(items) == 1:
+        return [function(items[0])]
+    with one_blas_thread(), ThreadPoolExecutor(len(items)) as pool:
+        return list(pool.map(function, items))
+
+
+@cache
+def keep_freed_memory() -> bool:
+    """Let this worker process reuse the memory of a block it has freed.
+
+    Dask's nanny sets MALLOC_TRIM_THRESHOLD_ so that workers hand freed memory back at once; every
+    block read then pays a page fault every 4 kB, which took longer than the read itself. Blocks of
+    up to 32 MB (glibc's limit) are reused instead, and at most 128 MB is kept.
+    """
+    if "MALLOC_TRIM_THRESHOLD_" not in os.environ:
+        return False
+    try:
+        mallopt = ctypes.CDLL("libc.so.6").mallopt
+    except (OSError, AttributeError):
+        return False
+    return bool(mallopt(M_MMAP_THRESHOLD, 32 << 20) and mallopt(M_TRIM_THRESHOLD, 128 << 20))
