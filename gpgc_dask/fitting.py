@@ -28,11 +28,11 @@ MAX_LOG_NOISE = float(np.log(1e4))
 SAMPLE_ROWS = 2048
 """Rows looked at to choose the offset and to judge float32."""
 
-MAX_PRECISION_ERROR = 0.05
+MAX_PRECISION_ERROR = 2e-3
 """Error of the evidence from float32 products, in nats, up to which they are trusted; more with
 more rows, as ``PRECISION_ERROR_A_ROW``."""
 
-PRECISION_ERROR_A_ROW = 2e-5
+PRECISION_ERROR_A_ROW = 2e-7
 
 
 class _PrecisionError(Exception):

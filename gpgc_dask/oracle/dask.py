@@ -332,7 +332,7 @@ class DaskOracle(FeatureOracle):
 
     def _concatenate(self, query: str, argument: Array, columns: tuple[int, ...]) -> da.Array:
         return da.map_blocks(
-            partial(_query_block, query),
+            partial(_query, query),
             self.X,
             dask.delayed(argument),
             dtype=np.float64,
@@ -360,10 +360,6 @@ class DaskOracle(FeatureOracle):
 def _query(query: str, F: Features, argument: Array) -> Array:
     result: Array = getattr(NumpyOracle(F), query)(argument)
     return result
-
-
-def _query_block(query: str, F: Features, argument: Array) -> Array:
-    return _query(query, F, argument)
 
 
 def _add(*parts: Array) -> Array:

@@ -30,7 +30,7 @@ class NumpyOracle(FeatureOracle):
         self.shape = F.shape
 
     def _batches(self) -> Iterator[tuple[slice, Array]]:
-        for start in range(0, len(self.F), BATCH_ROWS):
+        for start in range(0, max(len(self.F), 1), BATCH_ROWS):
             part = slice(start, start + BATCH_ROWS)
             yield part, np.asarray(self.F[part], dtype=np.float64)
 

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import dask
+import pytest
+from distributed import Client, LocalCluster
+from hypothesis import HealthCheck, settings
+
+import gpgc_dask.oracle.dask as dask_oracle
+
+settings.register_profile(
+    "gpgc", deadline=None, max_examples=25, suppress_health_check=list(HealthCheck)
+)
+settings.load_profile("gpgc")
+
+
+@pytest.fixture
+def small_tasks(monkeypatch):
+    """Many tasks also on small data, so that seams and trees are exercised."""
+    monkeypatch.setattr(
+        dask_oracle, "count_tasks", lambda n_rows, n_features, n_threads: max(2, n_rows // 40)
+    )
+
+
+@pytest.fixture(scope="session")
+def _cluster():
+    with LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit="2GB"
+    ) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def client(_cluster):
+    with Client(_cluster) as client:
+        yield client
+
+
+@pytest.fixture
+def sync():
+    with dask.config.set(scheduler="sync"):
+        yield
