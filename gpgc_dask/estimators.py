@@ -8,7 +8,6 @@ from math import ceil
 from typing import Any, Literal, Self
 
 import numpy as np
-from scipy.special import ndtr
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -84,7 +83,8 @@ class _LinearGP(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : (N, k) NumPy or dask array, rows = instances. A dask block must hold whole rows.
+        X : (N, k) NumPy or dask array, rows = instances. A dask block must hold whole rows. No
+            intercept is added: give X a constant column, best with a feature group of its own.
         y : (N,) labels of two or more classes, of any type
         groups : (N,) labels: rows of one image, one annotator, ...; need not be adjacent, though
             adjacent groups let a dask fit read the data half as often
@@ -219,17 +219,17 @@ class _LinearGP(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> Any:
         """(N, classes) probabilities, columns in the order of ``classes_``.
 
-        Φ(f / √(v + ε̄²)) with the posterior variance v of f and the typical (weighted median)
-        noise ε̄² of the training groups; with more than two classes normalised to sum 1.
+        Bayes' rule under the model's own likelihood, N(y; f, v + ε̄²) at y = ±1, with the
+        posterior variance v of f and the typical (weighted median) noise ε̄² of the training
+        groups: softmax of 2f/(v + ε̄²).
         """
         mean, std = self.decision_function(X, return_std=True)
-        spread = np.sqrt(std**2 + self.typical_noise_)
-        if mean.ndim == 1:
-            up = _normal_cdf(mean / spread)
-            columns = [(1.0 - up)[:, None], up[:, None]]
-            return np.concatenate(columns, axis=1)
-        up = _normal_cdf(mean / spread[:, None])
-        return up / up.sum(axis=1, keepdims=True)
+        logits = (2.0 * mean.T / (std**2 + self.typical_noise_)).T
+        if logits.ndim == 1:
+            logits = np.stack([np.zeros_like(logits), logits], axis=1)
+        logits = logits - logits.max(axis=1, keepdims=True)
+        odds = np.exp(logits)
+        return odds / odds.sum(axis=1, keepdims=True)
 
     def leave_group_out(
         self,
@@ -327,8 +327,9 @@ class _LinearGP(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         if is_dask(X):
             return DaskOracle(check_features(X, self.coef_.shape[1]))
+        features = check_features(X)
         validate_data(self, X, skip_check_array=True, reset=False)
-        return NumpyOracle(check_features(X, self.coef_.shape[1]))
+        return NumpyOracle(features)
 
     # -- the rest --------------------------------------------------------------------------
 
@@ -435,7 +436,3 @@ def _to_labels(mean: Any, classes: Labels) -> Any:
             meta=np.empty(0, dtype=classes.dtype),
         )
     return classes[(mean > 0).astype(np.intp) if mean.ndim == 1 else mean.argmax(1)]
-
-
-def _normal_cdf(values: Any) -> Any:
-    return values.map_blocks(ndtr, dtype=np.float64) if is_dask(values) else ndtr(values)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_array
+from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from gpgc_dask.arrays import Array, Index, Labels
@@ -128,7 +128,7 @@ def to_vector(name: str, values: Any, n: int) -> Labels:
         (values,) = compute(values)
     array = np.asarray(values)
     if array.ndim == 2 and array.shape[1] == 1:
-        array = array.ravel()
+        array = column_or_1d(array, warn=True)
     if array.ndim != 1:
         raise ValueError(f"{name} must be 1-D, one value a row of X; got shape {array.shape}")
     if array.size != n:
