@@ -5,6 +5,8 @@ from __future__ import annotations
 import numbers
 from collections.abc import Callable
 from math import ceil
+from os import PathLike
+from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -54,6 +56,7 @@ class _LinearGP(ClassifierMixin, BaseEstimator):
         dtype: str = "auto",
         redundancy: float | Literal["auto"] = "auto",
         noise_floor: float = 1e-4,
+        checkpoint: str | PathLike[str] | None = None,
         progress: bool | Callable[[dict[str, Any]], None] | None = None,
         random_state: int | None = None,
     ) -> None:
@@ -64,6 +67,7 @@ class _LinearGP(ClassifierMixin, BaseEstimator):
         self.dtype = dtype
         self.redundancy = redundancy
         self.noise_floor = noise_floor
+        self.checkpoint = checkpoint
         self.progress = progress
         self.random_state = random_state
 
@@ -166,6 +170,7 @@ class _LinearGP(ClassifierMixin, BaseEstimator):
             dtype=self._dtype(),
             redundancy=None if redundancy == "auto" else redundancy,
             noise_floor=positive("noise_floor", self.noise_floor),
+            checkpoint=None if self.checkpoint is None else Path(self.checkpoint),
             listeners=progress_listener(self.progress),
         )
 
@@ -366,6 +371,8 @@ class GPGC(_LinearGP):
     redundancy : how many rows of a group count as one: "auto" solves for it (with 10 groups or
         more), 1.0 is the paper
     noise_floor : smallest noise variance, in units of the ±1 labels
+    checkpoint : a file that holds the solver's state after every iteration; a fit of the same data
+        that finds it there goes on from it, and removes it when done
     progress : True prints a line an iteration to stderr; a callable gets each ``history_`` entry
     random_state : accepted for scikit-learn; the fit draws nothing at random
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from gpgc_dask.arrays import Features, group_sums
+from gpgc_dask.checkpoint import Checkpoint, digest
 from gpgc_dask.noise import NoiseModel
 from gpgc_dask.oracle.dask import DaskSweeps, is_dask, sample_rows
 from gpgc_dask.oracle.kernels import Arithmetic, Projection, probe_product
@@ -50,6 +52,7 @@ class Options:
     dtype: np.dtype[Any] | None
     redundancy: float | None
     noise_floor: float
+    checkpoint: Path | None = None
     listeners: tuple[Callable[[dict[str, Any]], None], ...] = ()
 
 
@@ -73,17 +76,22 @@ def fit(training: Training, options: Options) -> Fitted:
     X = training.X
     dtype = options.dtype or np.dtype(np.float64 if X.dtype == np.float64 else np.float32)
     sample = _sample(X)
+    checkpoint = _checkpoint(training, options, sample)
+    spent = 0.0
+    found: Fitted | None = None
     if dtype == np.float32:
         offset = sample.mean(0, dtype=np.float64).astype(np.float32).astype(np.float64)
         sweeps = _sweeps(training, Arithmetic(dtype, offset))
         try:
-            return _fit(training, options, sweeps, sample, reads=0.0)
+            found = _fit(training, options, sweeps, sample, checkpoint, spent)
         except (_PrecisionError, np.linalg.LinAlgError):
             spent = sweeps.reads
-    else:
-        spent = 0.0
-    sweeps = _sweeps(training, Arithmetic(np.dtype(np.float64)))
-    return _fit(training, options, sweeps, sample, reads=spent)
+    if found is None:
+        sweeps = _sweeps(training, Arithmetic(np.dtype(np.float64)))
+        found = _fit(training, options, sweeps, sample, checkpoint, spent)
+    if checkpoint is not None:
+        checkpoint.remove()
+    return found
 
 
 def _sweeps(training: Training, arithmetic: Arithmetic) -> RowSweeps:
@@ -97,21 +105,41 @@ def _sample(X: Any) -> Features:
     return np.asarray(X[:: max(len(X) // SAMPLE_ROWS, 1)])
 
 
+def _checkpoint(training: Training, options: Options, sample: Features) -> Checkpoint | None:
+    if options.checkpoint is None:
+        return None
+    rows = training.rows
+    identity = {
+        "noise model": type(options.noise).__name__,
+        "shape of X": list(training.X.shape),
+        "values of X": digest(sample),
+        "y and weights": digest(rows.codes, rows.weights),
+        "groups": digest(rows.groups),
+        "feature groups": digest(training.feature_index),
+        "redundancy": options.redundancy,
+        "noise_floor": options.noise_floor,
+    }
+    return Checkpoint(options.checkpoint, identity)
+
+
 def _fit(
     training: Training,
     options: Options,
     sweeps: RowSweeps,
     sample: Features,
+    checkpoint: Checkpoint | None,
     reads: float,
 ) -> Fitted:
+    saved = None if checkpoint is None else checkpoint.load()
     first = survey(sweeps)
     _check_varying(first, training)
     problem = _problem(training, options, first)
     history = History(
         problem.oracle,
         sweeps.arithmetic.name,
-        listeners=list(options.listeners),
         earlier_reads=reads,
+        listeners=list(options.listeners),
+        keep_state=None if checkpoint is None else checkpoint.save,
     )
     with history.phase("solve"):
         start = pooled(problem, first.moments)
@@ -119,6 +147,11 @@ def _fit(
     if error > max(MAX_PRECISION_ERROR, PRECISION_ERROR_A_ROW * len(training.rows)):
         raise _PrecisionError
     history.precision_error = error
+    if saved is not None:
+        history.entries += saved.entries
+        history.earlier_reads += saved.entries[-1]["reads"]
+        moments = problem.oracle.moments(saved.state.log_noise, saved.state.redundancy)
+        start = problem.evaluate(saved.state, moments)
     solution = solve(problem, start, history, options.solver)
     return Fitted(problem, solution, history, history.reads, sweeps.arithmetic)
 

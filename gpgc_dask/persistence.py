@@ -117,9 +117,9 @@ def _is_model(path: Path) -> bool:
 
 
 def _plain_parameters(model: _LinearGP) -> dict[str, Any]:
-    """Parameters that JSON holds; a progress callable belongs to the session, not to the model."""
+    """Parameters that JSON holds; progress and checkpoint belong to the session, not the model."""
     parameters = model.get_params(deep=False)
-    parameters["progress"] = None
+    parameters["progress"] = parameters["checkpoint"] = None
     if isinstance(parameters["class_weight"], dict):
         parameters["class_weight"] = list(parameters["class_weight"].items())
     return parameters

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpgc_dask.oracle.base import SweepOracle
-from gpgc_dask.solvers.problem import Certificate, Point, Problem
+from gpgc_dask.solvers.problem import Certificate, Point, Problem, State
 
 __all__ = ["History"]
 
@@ -33,6 +33,8 @@ class History:
     precision_error: float = 0.0
     earlier_reads: float = 0.0
     listeners: list[Callable[[dict[str, Any]], None]] = field(default_factory=list)
+    keep_state: Callable[[State, list[dict[str, Any]]], None] | None = None
+    """Called with every certified state and the entries so far: a checkpoint."""
     entries: list[dict[str, Any]] = field(default_factory=list)
     _seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
@@ -69,6 +71,8 @@ class History:
         self._seconds.clear()
         self.entries.append(entry)
         log.debug("%s", entry)
+        if self.keep_state is not None:
+            self.keep_state(point.state, self.entries)
         for listener in self.listeners:
             listener(entry)
 

@@ -1,0 +1,93 @@
+"""Fits that are killed and go on."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpgc_dask import GP, GPGC
+from tests.problems import classification
+
+DATA = classification(2000, 60, 60)
+
+
+class StopError(Exception):
+    pass
+
+
+def interrupt_at(iteration):
+    def listener(entry):
+        if entry["iteration"] == iteration:
+            raise StopError
+
+    return listener
+
+
+@pytest.mark.parametrize("solver", ["auto", "lbfgs"])
+@pytest.mark.parametrize("redundancy", [1.0, "auto"])
+def test_a_stopped_fit_goes_on_to_the_same_optimum(tmp_path, solver, redundancy):
+    path = tmp_path / "fit.npz"
+    given = {"solver": solver, "redundancy": redundancy}
+    whole = GPGC(**given).fit(DATA.X, DATA.y, groups=DATA.groups)
+    with pytest.raises(StopError):
+        GPGC(**given, checkpoint=path, progress=interrupt_at(2)).fit(
+            DATA.X, DATA.y, groups=DATA.groups
+        )
+    assert [file.name for file in tmp_path.iterdir()] == ["fit.npz"]
+    resumed = GPGC(**given, checkpoint=path).fit(DATA.X, DATA.y, groups=DATA.groups)
+    assert not path.exists()
+    assert resumed.converged_
+    np.testing.assert_allclose(resumed.noise_variance_, whole.noise_variance_, rtol=1e-2)
+    assert resumed.redundancy_ == pytest.approx(whole.redundancy_, rel=1e-2)
+    if redundancy == 1.0:
+        assert resumed.log_evidence_ == pytest.approx(whole.log_evidence_, abs=1e-3)
+    assert [entry["iteration"] for entry in resumed.history_] == list(range(resumed.n_iter_))
+    assert resumed.n_reads_ >= whole.n_reads_
+
+
+def test_killed_outright(tmp_path):
+    """SIGKILL in the middle of a fit in another process."""
+    script = """
+import os, signal, sys
+from gpgc_dask import GPGC
+from tests.problems import classification
+data = classification(2000, 60, 60)
+def listener(entry):
+    if entry["iteration"] == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+GPGC(checkpoint=sys.argv[1], progress=listener).fit(data.X, data.y, groups=data.groups)
+"""
+    path = tmp_path / "fit.npz"
+    root = Path(__file__).parent.parent
+    done = subprocess.run([sys.executable, "-c", script, str(path)], cwd=root, check=False)
+    assert done.returncode == -9
+    assert path.exists()
+    resumed = GPGC(checkpoint=path).fit(DATA.X, DATA.y, groups=DATA.groups)
+    whole = GPGC().fit(DATA.X, DATA.y, groups=DATA.groups)
+    assert resumed.converged_
+    np.testing.assert_allclose(resumed.noise_variance_, whole.noise_variance_, rtol=1e-2)
+
+
+def test_another_fits_checkpoint_is_refused(tmp_path):
+    path = tmp_path / "fit.npz"
+    with pytest.raises(StopError):
+        GPGC(checkpoint=path, progress=interrupt_at(1)).fit(DATA.X, DATA.y, groups=DATA.groups)
+    other = np.where(DATA.groups == 0, 1 - DATA.y, DATA.y)
+    with pytest.raises(ValueError, match="belongs to another fit; what differs: y and weights"):
+        GPGC(checkpoint=path).fit(DATA.X, other, groups=DATA.groups)
+    with pytest.raises(ValueError, match="noise model"):
+        GP(checkpoint=path).fit(DATA.X, DATA.y, groups=DATA.groups)
+    with pytest.raises(ValueError, match="values of X"):
+        GPGC(checkpoint=path).fit(DATA.X + 1, DATA.y, groups=DATA.groups)
+    assert path.exists()
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path):
+    path = tmp_path / "fit.npz"
+    path.write_bytes(b"PK\x03\x04 not really")
+    with pytest.raises(ValueError, match=r"fit.npz cannot be read .* remove it"):
+        GPGC(checkpoint=path).fit(DATA.X, DATA.y, groups=DATA.groups)
