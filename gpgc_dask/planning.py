@@ -18,8 +18,8 @@ from gpgc_dask.oracle.rows import STATISTICS_BYTES
 
 __all__ = ["Machine", "Plan", "Resources", "Shape", "plan", "refuse_if_too_large"]
 
-PROCESS_BYTES = 200 << 20
-"""A Python process with this package, NumPy, SciPy, Dask and Zarr imported."""
+PROCESS_BYTES = 240 << 20
+"""A worker with this package, NumPy, SciPy, Dask and Zarr imported, and some freed memory kept."""
 
 USABLE_SHARE = 0.9
 """Share of a worker's memory limit that a plan may fill."""
@@ -215,18 +215,18 @@ def _driver_products(shape: Shape) -> float:
 def worker_bytes(shape: Shape, threads: int, *, redundancy: bool) -> int:
     """Peak memory of a worker process, in bytes.
 
-    A process holds T in float64 and in the products' precision; each thread a block as read and
-    decoded, a batch twice, a Gram sum in float64 with one product; and the partials that one
-    task of the tree sums.
+    A process holds T in float64 and in the products' precision; each thread two blocks (a batch may
+    lie across them) and a third while it is read, the batch, a Gram sum in float64 and one product;
+    and the process the partials that the tree sums, with a few that wait or travel.
     """
     k, p = shape.n_features, shape.product_bytes
     square = k * k
     batch = min(max(BATCH_ROWS, shape.largest_group), max(shape.block_rows, shape.largest_group))
-    block = 2 * shape.block_rows * k * shape.stored_bytes
-    batches = 2 * batch * k * p
+    block = 3 * shape.block_rows * k * shape.stored_bytes
+    batches = batch * k * p
     leave_out = min(shape.largest_group, BATCH_ROWS) * k * (2 * p + 8) if redundancy else 0
     sums = square * (8 + p)
-    partials = (FAN_IN + 1) * 8 * square
+    partials = (FAN_IN + 4) * 8 * square
     shared = square * (8 + p)
     return int(PROCESS_BYTES + shared + partials + threads * (block + batches + leave_out + sums))
 

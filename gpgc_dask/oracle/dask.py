@@ -52,8 +52,8 @@ __all__ = [
 TASK_PRODUCTS = 3e10
 """Multiply-adds worth one task, about a second of one core."""
 
-FAN_IN = 4
-"""Partials summed in one task of the tree."""
+FAN_IN = 2
+"""Partials summed in one task of the tree: few, since a worker holds them all (k×k each)."""
 
 MAX_GROUP_BYTES = 1 << 28
 """A task holds whole groups of up to this size; larger ones are swept twice a step."""

@@ -19,7 +19,7 @@ from threadpoolctl import ThreadpoolController
 
 __all__ = ["blas_threads", "keep_freed_memory", "map_threads", "one_blas_thread"]
 
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
 """glibc's names for mallopt's parameters."""
 
 
@@ -62,4 +62,5 @@ def keep_freed_memory() -> bool:
         mallopt = ctypes.CDLL("libc.so.6").mallopt
     except (OSError, AttributeError):
         return False
-    return bool(mallopt(M_MMAP_THRESHOLD, 32 << 20) and mallopt(M_TRIM_THRESHOLD, 128 << 20))
+    settings = {M_MMAP_THRESHOLD: 32 << 20, M_TRIM_THRESHOLD: 128 << 20, M_ARENA_MAX: 2}
+    return all(map(mallopt, settings.keys(), settings.values()))

@@ -1,0 +1,51 @@
+"""Peak memory of a fit from Zarr at N and 8N rows, beside what ``plan`` said before.
+
+Each worker's own peak resident size counts, over the whole life of its process. N is large enough
+for more than one task: with a single one there is nothing to merge.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from common import cluster, labels_and_groups, parser, write_features
+from dask.utils import format_bytes
+
+from gpgc_dask import GPGC
+
+
+def peak_resident() -> int:
+    """Bytes; from the kernel's own mark (getrusage's is inherited from the parent process)."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) * 1024
+
+
+def measure(n: int, k: int, n_groups: int, block: int) -> tuple[float, int, int]:
+    """(peak of the largest worker, the plan's projection, full reads) of one fit."""
+    with tempfile.TemporaryDirectory() as folder:
+        X = write_features(Path(folder) / "X.zarr", n, k, block)
+        y, groups, _ = labels_and_groups(X, n_groups)
+        with cluster() as client:
+            plan = GPGC().plan(X, groups=groups)
+            model = GPGC(max_iter=3, solver="fixed-point").fit(X, y, groups=groups)
+            peaks = client.run(peak_resident)
+    return max(peaks.values()), plan.worker_bytes, model.n_reads_
+
+
+def main() -> None:
+    args = parser(__doc__).parse_args()
+    n, k, block = (2000, 64, 500) if args.smoke else (65_536, 1024, 4096)
+    small = measure(n, k, n // 100, block)
+    large = measure(8 * n, k, 8 * n // 100, block)
+    for rows, (peak, planned, reads) in ((n, small), (8 * n, large)):
+        print(
+            f"{rows:>9,} × {k:,} float32 ({format_bytes(4 * rows * k)}), {reads} reads: "
+            f"peak of a worker {format_bytes(int(peak))}, planned {format_bytes(planned)} "
+            f"(planned ÷ peak {planned / peak:.2f}, bar 0.67 to 1.5)"
+        )
+    print(f"peak at 8N ÷ peak at N: {large[0] / small[0]:.2f} (bar 1.2)")
+
+
+if __name__ == "__main__":
+    main()
