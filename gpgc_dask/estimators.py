@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from math import ceil
 from os import PathLike
@@ -41,7 +42,7 @@ from gpgc_dask.validation import (
 __all__ = ["GP", "GPGC"]
 
 
-class _LinearGP(ClassifierMixin, BaseEstimator):
+class _LinearGP(ClassifierMixin, BaseEstimator, ABC):
     """What GPGC and GP share: everything but the noise model."""
 
     _noise: NoiseModel
@@ -91,7 +92,8 @@ class _LinearGP(ClassifierMixin, BaseEstimator):
             intercept is added: give X a constant column, best with a feature group of its own.
         y : (N,) labels of two or more classes, of any type
         groups : (N,) labels: rows of one image, one annotator, ...; need not be adjacent, though
-            adjacent groups let a dask fit read the data half as often
+            adjacent groups let a dask fit read the data half as often. Without groups all rows
+            are one: the plain GP
         feature_groups : (k,) labels: columns that share one prior scale; default one group
         sample_weight : (N,) weights ≥ 0; an integer weight equals that many copies of the row
         force : go on although the plan says that the workers' memory will not do
@@ -194,8 +196,9 @@ class _LinearGP(ClassifierMixin, BaseEstimator):
         self.n_reads_ = ceil(fitted.reads - 1e-9)
         self._learn_noise(np.exp(state.log_noise), training.rows.group_weight)
 
+    @abstractmethod
     def _learn_noise(self, variance: Array, weight: Array) -> None:
-        raise NotImplementedError
+        """Keep the groups' noise variances (J,), given the groups' weights (J,)."""
 
     @property
     def _group_noise(self) -> Array:

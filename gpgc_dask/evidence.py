@@ -102,7 +102,7 @@ def posterior(moments: Moments, scales: Array) -> Posterior:
     L = linalg.cholesky(B, lower=True, overwrite_a=True, check_finite=False)
     log_det = 2.0 * float(np.log(np.diagonal(L)).sum())
     inverse, info = linalg.lapack.dtrtri(L, lower=1, overwrite_c=1)
-    if info:
+    if info or not np.isfinite(log_det):
         raise np.linalg.LinAlgError("B = I + SGS is singular to working precision")
     inverse_diagonal = np.einsum("ij,ij->j", inverse, inverse)
     whitened_mean = inverse.T @ (inverse @ (scales[:, None] * moments.cross))

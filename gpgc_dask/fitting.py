@@ -88,7 +88,13 @@ def fit(training: Training, options: Options) -> Fitted:
             spent = sweeps.reads
     if found is None:
         sweeps = _sweeps(training, Arithmetic(np.dtype(np.float64)))
-        found = _fit(training, options, sweeps, sample, checkpoint, spent)
+        try:
+            found = _fit(training, options, sweeps, sample, checkpoint, spent)
+        except np.linalg.LinAlgError as error:
+            raise ValueError(
+                "X cannot be solved for even in float64: its columns differ too much in size; "
+                "scale them (StandardScaler) or give columns of other size a feature group"
+            ) from error
     if checkpoint is not None:
         checkpoint.remove()
     return found
@@ -131,7 +137,10 @@ def _fit(
     reads: float,
 ) -> Fitted:
     saved = None if checkpoint is None else checkpoint.load()
-    first = survey(sweeps)
+    with np.errstate(over="ignore", invalid="ignore"):
+        first = survey(sweeps)
+    if not np.all(np.isfinite(first.moments.gram)):
+        raise np.linalg.LinAlgError("the squares of X overflow")
     _check_varying(first, training)
     problem = _problem(training, options, first)
     history = History(

@@ -24,6 +24,9 @@ PROCESS_BYTES = 240 << 20
 USABLE_SHARE = 0.9
 """Share of a worker's memory limit that a plan may fill."""
 
+SECONDS_A_GRAPH = 0.05
+"""Building, sending and merging one sweep's graph on a cluster."""
+
 STEPS = 7
 STEPS_WITH_REDUNDANCY = 10
 """Reads after the first that a fit typically takes."""
@@ -177,6 +180,7 @@ def plan(
     seconds = products / (machine.products_per_second * threads)
     seconds += bytes_read / (machine.read_bytes_per_second * threads)
     seconds += _driver_products(shape) * reads / machine.products_per_second
+    seconds += reads * SECONDS_A_GRAPH if resources.separate else 0.0
     driver = driver_bytes(shape)
     worker = worker_bytes(shape, resources.threads, redundancy=redundancy)
     if not resources.separate:

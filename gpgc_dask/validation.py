@@ -58,8 +58,8 @@ def check_training(
             "y is missing: this estimator requires y to be passed, but the target y is None"
         )
     y = to_vector("y", y, n)
-    check_classification_targets(y)
     classes, codes = code_labels("y", y)
+    check_classification_targets(y)
     weights = _sample_weight(sample_weight, n)
     present = np.bincount(codes, weights, classes.size) > 0
     if classes.size < 2 or present.sum() < 2:

@@ -167,6 +167,11 @@ def test_a_row_of_weight_zero_is_a_row_left_out():
     np.testing.assert_allclose(left.noise_variance_, out.noise_variance_, rtol=1e-6)
 
 
+def test_numbers_too_large_to_square():
+    with pytest.raises(ValueError, match="scale them"):
+        GPGC().fit(DATA.X * 1e200, DATA.y, groups=DATA.groups)
+
+
 def test_some_constant_features_are_fine():
     X = np.c_[DATA.X, np.zeros(300), np.full(300, 5.0)]
     assert GPGC().fit(X, DATA.y, groups=DATA.groups).converged_

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections import Counter
 
 import dask
@@ -201,9 +202,15 @@ def test_float32_products_keep_their_digits(tmp_path, shift):
     np.testing.assert_allclose(terms.leverage, expected, rtol=RTOL["float32"])
 
 
-def test_large_graph_warning_is_not_for_users():
-    """A sweep sends its rows' labels with the graph on purpose."""
-    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1B"}):
-        data = classification(200, 5, 10)
-        oracle = DaskSweeps(da.from_array(data.X, chunks=(50, -1)), rows_of(data), FLOAT64)
+def test_large_graph_warning_is_not_for_users(client):
+    """A sweep sends its rows' labels and the posterior with the graph on purpose."""
+    data = classification(200, 5, 10)
+    oracle = DaskSweeps(da.from_array(data.X, chunks=(50, -1)), rows_of(data), FLOAT64)
+    with (
+        dask.config.set({"distributed.admin.large-graph-warning-threshold": "1B"}),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("error")
         oracle.moments(np.zeros(10), 1.0)
+        with pytest.raises(UserWarning, match="large graph"):
+            oracle.X.sum().compute()

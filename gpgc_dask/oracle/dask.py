@@ -24,7 +24,7 @@ from dask._task_spec import DataNode
 from dask.base import get_scheduler
 from dask.core import get_dependencies
 from dask.delayed import Delayed
-from distributed import Future, get_client
+from distributed import Client, Future
 from distributed.system import MEMORY_LIMIT
 
 from gpgc_dask.arrays import Array, Features, Index, Mask
@@ -73,12 +73,10 @@ def compute(*collections: Any) -> tuple[Any, ...]:
         return tuple(dask.compute(*collections))
 
 
-def active_client() -> Any | None:
-    """The distributed client in use, if there is one."""
-    try:
-        return get_client()
-    except ValueError:
-        return None
+def active_client() -> Client | None:
+    """The distributed client that computations go to, if any."""
+    owner = getattr(get_scheduler(), "__self__", None)
+    return owner if isinstance(owner, Client) else None
 
 
 def _blas_limit() -> AbstractContextManager[Any]:

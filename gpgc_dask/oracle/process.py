@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from contextvars import copy_context
 from functools import cache
 from typing import Any
 
@@ -45,7 +46,9 @@ def map_threads(function: Callable[[Any], Any], items: Iterable[Any]) -> list[An
     if len(items) == 1:
         return [function(items[0])]
     with one_blas_thread(), ThreadPoolExecutor(len(items)) as pool:
-        return list(pool.map(function, items))
+        # Each in a copy of the caller's context, so that numpy.errstate reaches the threads.
+        waiting = [pool.submit(copy_context().run, function, item) for item in items]
+        return [future.result() for future in waiting]
 
 
 @cache

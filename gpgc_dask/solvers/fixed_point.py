@@ -57,15 +57,15 @@ def fixed_point(
 
         with history.phase("solve"):
             proposal = problem.evaluate(replace(state, log_noise=result.log_noise), result.moments)
-            proposal = tune(problem, proposal, noise=False, gain=0.1 * problem.gain_tolerance)
+            if proposal.value > point.value:
+                proposal = _tuned(problem, proposal)
         if proposal.value > point.value + history.slack(point):
             proposal = _redo_as_em(problem, point, result.terms, history)
-        point = proposal
-        if ratio is not None:
-            with history.phase("solve"):
+        with history.phase("solve"):
+            if ratio is not None:
                 c = search.next(state.redundancy, ratio)
-                point = problem.with_redundancy(point, c)
-                point = tune(problem, point, noise=False, gain=0.1 * problem.gain_tolerance)
+                proposal = problem.with_redundancy(proposal, c)
+            point = _tuned(problem, proposal)
     return point, certificate
 
 
@@ -76,8 +76,10 @@ def _redo_as_em(problem: Problem, point: Point, terms: GroupTerms, history: Hist
     log_noise = rule(state.log_noise, problem.oracle.group_weight, terms.residual, terms.leverage)
     with history.phase("sweep"):
         moments = problem.oracle.moments(log_noise, state.redundancy)
-    with history.phase("solve"):
-        proposal = problem.evaluate(replace(state, log_noise=log_noise), moments)
-        proposal = tune(problem, proposal, noise=False, gain=0.1 * problem.gain_tolerance)
     history.note(redone=True)
-    return proposal
+    return problem.evaluate(replace(state, log_noise=log_noise), moments)
+
+
+def _tuned(problem: Problem, point: Point) -> Point:
+    """The best scales for the noise and c at hand; costs no read."""
+    return tune(problem, point, noise=False, gain=0.1 * problem.gain_tolerance)

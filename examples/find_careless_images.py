@@ -1,4 +1,4 @@
-"""Which annotators can be trusted? The whole job on data made here, with Zarr and a LocalCluster.
+"""Which images were labelled carelessly? The whole job, with Zarr and a LocalCluster.
 
 Superpixels of 200 images are labelled, image by image; a fifth of the images were labelled
 carelessly. The fit is told only which rows belong to which image.
@@ -72,7 +72,9 @@ def main() -> None:
         for name, fitted in (("one noise for all", plain), ("one noise an image", model)):
             right = (fitted.predict(X) == truth).mean()
             print(f"{name:>18}: {100 * right:.2f} % of the true labels predicted")
-        print(f"{model.n_reads_} reads of the data, {model.redundancy_:.2f} rows count as one")
+        print(
+            f"full reads of the data: {model.n_reads_}; rows that count as one: {model.redundancy_:.2f}"
+        )
 
 
 if __name__ == "__main__":
