@@ -72,9 +72,8 @@ def main() -> None:
         for name, fitted in (("one noise for all", plain), ("one noise an image", model)):
             right = (fitted.predict(X) == truth).mean()
             print(f"{name:>18}: {100 * right:.2f} % of the true labels predicted")
-        print(
-            f"full reads of the data: {model.n_reads_}; rows that count as one: {model.redundancy_:.2f}"
-        )
+        print(f"full reads of the data: {model.n_reads_}")
+        print(f"rows that count as one: {model.redundancy_:.2f}")
 
 
 if __name__ == "__main__":
