@@ -6,6 +6,7 @@ import itertools
 import warnings
 from collections import Counter
 
+import cloudpickle
 import dask
 import dask.array as da
 import numpy as np
@@ -143,6 +144,19 @@ def test_a_step_reads_each_row_once_but_for_seams(monkeypatch):
     blocks = counting.counts[::100]
     assert blocks.min() == 1
     assert blocks.sum() <= 6 + seams
+
+
+def test_a_memory_map_is_not_sent_with_every_task(tmp_path, client):
+    data = classification(3000, 40, 30)
+    mapped = np.memmap(tmp_path / "X.bin", dtype=np.float64, mode="w+", shape=data.X.shape)
+    mapped[:] = data.X
+    X = da.from_array(mapped, chunks=(300, -1))
+    oracle = DaskSweeps(X, rows_of(data), FLOAT64)
+    reads, given = oracle._blocks.of(0, 3000)
+    assert not given
+    assert len(cloudpickle.dumps(reads)) < mapped.nbytes / 10
+    found = oracle.moments(np.zeros(30), 1.0)
+    np.testing.assert_allclose(found.gram, data.X.T @ data.X, rtol=1e-8)
 
 
 @pytest.mark.parametrize("source", ["computed", "shared", "persisted"])

@@ -76,6 +76,17 @@ class Rows:
             self.n_groups,
         )
 
+    def select(self, groups: Index) -> tuple[Index, Rows]:
+        """(numbers of the rows of some groups, those rows with groups renumbered in that order)."""
+        number = np.full(self.n_groups, -1, dtype=np.intp)
+        number[groups] = np.arange(groups.size)
+        local = number[self.groups]
+        place = np.flatnonzero(local >= 0)
+        rows = Rows(
+            self.codes[place], self.weights[place], local[place], self.n_classes, groups.size
+        )
+        return place, rows
+
     def targets(self) -> Array:
         """(N, t) matrix of ±1."""
         if self.n_classes == 2:

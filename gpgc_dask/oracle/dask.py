@@ -113,23 +113,19 @@ class _Blocks:
     def __init__(self, X: da.Array) -> None:
         self.bounds = np.concatenate([[0], np.cumsum(X.chunks[0])]).astype(np.intp)
         (optimised,) = dask.optimize(X)
-        self.graph = dict(optimised.__dask_graph__())
-        self.keys = [row[0] for row in optimised.__dask_keys__()]
-        self.needs = [
-            get_dependencies(self.graph, key) if key in self.graph else set() for key in self.keys
-        ]
-        readable = all(map(self._is_plain_read, self.keys, self.needs))
-        self.delayed = None if readable else list(X.to_delayed().ravel())
-
-    def _is_plain_read(self, key: Any, needs: set[Any]) -> bool:
-        """Whether a block needs nothing but constants (a store, an array) to be made."""
-        if key not in self.graph:  # persisted on a cluster
-            return False
-        nodes = [self.graph[key], *(self.graph[name] for name in needs)]
-        values = [node.value if isinstance(node, DataNode) else node for node in nodes]
-        if any(isinstance(value, Future) for value in values):
-            return False
-        return all(isinstance(self.graph[name], DataNode) for name in needs)
+        graph = dict(optimised.__dask_graph__())
+        keys = [row[0] for row in optimised.__dask_keys__()]
+        needs = {key: get_dependencies(graph, key) for key in keys if key in graph}
+        self.given: list[Delayed] | None = None
+        if all(_is_plain_read(graph, needs, key) for key in keys):
+            self.reads = [(key, graph[key]) for key in keys]
+            shared = {name: graph[name] for names in needs.values() for name in names}
+            # One object for all tasks: it may be more than a handle, a memory map for example.
+            self.source = dask.delayed(_Sealed(shared), name=f"source-{uuid.uuid4().hex[:12]}")
+        else:
+            self.reads = [(key, None) for key in keys]
+            self.given = list(X.to_delayed().ravel())
+            self.source = None
 
     def of(self, start: int, stop: int) -> tuple[_Sealed, list[Delayed]]:
         """What a task needs for rows [start, stop): how to read blocks, and blocks to be given."""
@@ -141,41 +137,51 @@ class _Blocks:
             part = slice(max(start - low, 0), min(stop, high) - low)
             if part.stop <= part.start:
                 continue
-            graph = None
-            if self.delayed is None:
-                wanted = {self.keys[number], *self.needs[number]}
-                graph = {name: self.graph[name] for name in wanted}
-            else:
-                given.append(self.delayed[number])
-            reads.append((graph, self.keys[number], part))
+            reads.append((*self.reads[number], part))
+            if self.given is not None:
+                given.append(self.given[number])
         return _Sealed(reads), given
 
 
+def _is_plain_read(graph: dict[Any, Any], needs: dict[Any, set[Any]], key: Any) -> bool:
+    """Whether a block needs nothing but constants (a store, an array) to be made."""
+    if key not in graph:  # persisted on a cluster
+        return False
+    nodes = [graph[key], *(graph[name] for name in needs[key])]
+    values = [node.value if isinstance(node, DataNode) else node for node in nodes]
+    if any(isinstance(value, Future) for value in values):
+        return False
+    return all(isinstance(graph[name], DataNode) for name in needs[key])
+
+
 def _stream(
-    reads: list[tuple[dict[Any, Any] | None, Any, slice]],
+    reads: list[tuple[Any, Any, slice]],
+    source: dict[Any, Any],
     given: tuple[Features, ...],
     keep: Mask | None,
 ) -> Iterator[Features]:
     """The rows of a task, block by block; blocks without a wanted row are not read."""
     supplied = iter(given)
     position = 0
-    for graph, key, part in reads:
+    for key, node, part in reads:
         wanted = None if keep is None else keep[position : position + part.stop - part.start]
         position += part.stop - part.start
-        block = None if graph is not None else next(supplied)
+        block = next(supplied) if node is None else None
         if wanted is not None and not wanted.any():
             continue
-        if graph is not None:
-            block = dask.get(graph, key)
+        if node is not None:
+            block = dask.get({**source, key: node}, key)
         rows = np.asarray(block)[part]
         del block
         yield rows if wanted is None or wanted.all() else rows[wanted]
 
 
-def _run_task(function: _Sealed, task: _Sealed, reads: _Sealed, *given: Features) -> Any:
+def _run_task(
+    function: _Sealed, task: _Sealed, reads: _Sealed, source: _Sealed | None, *given: Features
+) -> Any:
     keep_freed_memory()
     rows: TaskRows = task.value
-    stream = _stream(reads.value, given, rows.keep)
+    stream = _stream(reads.value, source.value if source else {}, given, rows.keep)
     return function.value(whole_batches(stream, rows.ends, BATCH_ROWS), rows.rows, rows.start)
 
 
@@ -194,7 +200,7 @@ def _map_tasks(
     for number, rows in enumerate(tasks):
         reads, given = blocks.of(rows.start, rows.stop)
         key = f"{name}-{token}-{number}"
-        lazy.append(call(constants, _Sealed(rows), reads, *given, dask_key_name=key))
+        lazy.append(call(constants, _Sealed(rows), reads, blocks.source, *given, dask_key_name=key))
     return lazy
 
 
@@ -242,14 +248,7 @@ class DaskSweeps(RowSweeps):
     @property
     def rows(self) -> Rows:  # type: ignore[override]
         """Rows of the groups swept over, in the order of X."""
-        number = np.full(self.all_rows.n_groups, -1, dtype=np.intp)
-        number[self.groups] = np.arange(self.groups.size)
-        local = number[self.all_rows.groups]
-        keep = np.flatnonzero(local >= 0)
-        rows = self.all_rows
-        return Rows(
-            rows.codes[keep], rows.weights[keep], local[keep], rows.n_classes, self.groups.size
-        )
+        return self.all_rows.select(self.groups)[1]
 
     def _tasks(self, *, whole_groups: bool) -> list[TaskRows]:
         # Where groups are adjacent, tasks of whole groups serve every sweep.
@@ -275,23 +274,9 @@ class DaskSweeps(RowSweeps):
         return DaskSweeps(self.X, self.all_rows, self.arithmetic, self.groups[groups], self._blocks)
 
     def loaded(self, groups: Index) -> NumpySweeps:
-        rows = self.rows
-        keep = np.flatnonzero(np.isin(rows.groups, groups))
-        place = np.flatnonzero(np.isin(self.all_rows.groups, self.groups[groups]))
+        place, rows = self.all_rows.select(self.groups[groups])
         (F,) = compute(self.X[place])
-        number = np.full(rows.n_groups, -1, dtype=np.intp)
-        number[groups] = np.arange(groups.size)
-        part = Rows(
-            rows.codes[keep],
-            rows.weights[keep],
-            number[rows.groups[keep]],
-            rows.n_classes,
-            groups.size,
-        )
-        return NumpySweeps(F, part, self.arithmetic)
-
-    def with_arithmetic(self, arithmetic: Arithmetic) -> DaskSweeps:
-        return DaskSweeps(self.X, self.all_rows, arithmetic, self.groups, self._blocks)
+        return NumpySweeps(F, rows, self.arithmetic)
 
 
 def count_tasks(n_rows: int, n_features: int, n_threads: int) -> int:

@@ -63,23 +63,22 @@ def cut_tasks(
     Tasks end at group boundaries where ``whole_groups``, else at ends of blocks (``blocks`` are
     the matrix's row block boundaries, from 0 to N). Groups are renumbered by ``selected``.
     """
-    number = np.full(rows.n_groups, -1, dtype=np.intp)
-    number[selected] = np.arange(selected.size)
-    local = number[rows.groups]
+    place, chosen = rows.select(selected)
     allowed = _run_ends(rows.groups) if whole_groups else blocks[1:]
     wanted = np.arange(1, n_tasks) * (len(rows) / n_tasks)
     cuts = np.unique([0, *allowed[np.searchsorted(allowed, wanted)], len(rows)])
     tasks = []
     for start, stop in pairwise(cuts.tolist()):
-        keep = local[start:stop] >= 0
-        if not keep.any():
+        low, high = np.searchsorted(place, [start, stop])
+        if low == high:
             continue
-        index = np.arange(start, stop)[keep]
-        part = Rows(
-            rows.codes[index], rows.weights[index], local[index], rows.n_classes, selected.size
-        )
+        part = chosen.take(slice(int(low), int(high)))
+        keep = None
+        if high - low < stop - start:
+            keep = np.zeros(stop - start, dtype=bool)
+            keep[place[low:high] - start] = True
         ends = batch_ends(part.groups, whole_groups=whole_groups, limit=limit)
-        tasks.append(TaskRows(start, stop, part, None if keep.all() else keep, ends))
+        tasks.append(TaskRows(start, stop, part, keep, ends))
     return tasks
 
 

@@ -115,21 +115,8 @@ class NumpySweeps(RowSweeps):
                 yield low, high, [self.F[index[0]]]
 
     def restricted(self, groups: Index) -> NumpySweeps:
-        number = np.full(self.rows.n_groups, -1, dtype=np.intp)
-        number[groups] = np.arange(groups.size)
-        local = number[self.rows.groups]
-        keep = np.flatnonzero(local >= 0)
-        rows = Rows(
-            self.rows.codes[keep],
-            self.rows.weights[keep],
-            local[keep],
-            self.rows.n_classes,
-            groups.size,
-        )
-        order = keep if self.order is None else self.order[keep]
+        place, rows = self.rows.select(groups)
+        order = place if self.order is None else self.order[place]
         return NumpySweeps(self.F, rows, self.arithmetic, order)
 
     loaded = restricted
-
-    def with_arithmetic(self, arithmetic: Arithmetic) -> NumpySweeps:
-        return NumpySweeps(self.F, self.rows, arithmetic, self.order)

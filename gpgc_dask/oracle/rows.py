@@ -96,10 +96,6 @@ class RowSweeps(SweepOracle):
     def loaded(self, groups: Index) -> RowSweeps:
         """The same with the rows of those groups held in memory."""
 
-    @abstractmethod
-    def with_arithmetic(self, arithmetic: Arithmetic) -> RowSweeps:
-        """The same rows under another arithmetic."""
-
     def _read(self, name: str, function: TaskFunction, *, whole_groups: bool) -> Any:
         self.reads += self.read_share
         return self._run(name, function, whole_groups=whole_groups)
