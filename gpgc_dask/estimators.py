@@ -25,7 +25,6 @@ from gpgc_dask.oracle.base import FeatureOracle, Rows
 from gpgc_dask.oracle.dask import DaskOracle, compute, is_dask, lazy_leave_out
 from gpgc_dask.oracle.kernels import Arithmetic, Projection
 from gpgc_dask.oracle.numpy import NumpyOracle, NumpySweeps
-from gpgc_dask.oracle.rows import LeaveOutTask
 from gpgc_dask.oracle.tasks import Sweep
 from gpgc_dask.progress import progress_listener
 from gpgc_dask.solvers import SOLVERS, SolverName
@@ -323,7 +322,7 @@ class _LinearGP(ClassifierMixin, BaseEstimator, ABC):
         sweep = Sweep(Projection(post, arithmetic), log_noise, self.redundancy_, leave_out=True)
         if is_dask(X):
             return lazy_leave_out(X, rows, sweep)
-        return NumpySweeps(X, rows, arithmetic).map_rows(LeaveOutTask(sweep))
+        return NumpySweeps(X, rows, arithmetic).map_rows(sweep.predict)
 
     def _agreement(self, values: Any, rows: Rows, names: Labels, area: Array) -> GroupAgreement:
         if is_dask(values):

@@ -14,7 +14,7 @@ from gpgc_dask.noise import FixedPointRule
 from gpgc_dask.oracle.base import Rows
 from gpgc_dask.oracle.dask import DaskSweeps, lazy_leave_out
 from gpgc_dask.oracle.kernels import Arithmetic, Projection
-from gpgc_dask.oracle.rows import LeaveOutTask, survey
+from gpgc_dask.oracle.rows import survey
 from gpgc_dask.oracle.tasks import Sweep
 from tests.dense import DenseGP
 from tests.problems import RTOL, Instance, classification, instances, sweeps
@@ -136,7 +136,7 @@ def test_leaving_a_group_out_is_really_leaving_it_out(kind, instance):
         sweep = Sweep(
             Projection(post, oracle.arithmetic), instance.log_noise, instance.redundancy, True
         )
-        found = oracle.map_rows(LeaveOutTask(sweep))
+        found = oracle.map_rows(sweep.predict)
     else:
         sweep = Sweep(
             Projection(post, oracle.arithmetic), instance.log_noise, instance.redundancy, True

@@ -33,7 +33,7 @@ from gpgc_dask.oracle.kernels import BATCH_ROWS, Arithmetic
 from gpgc_dask.oracle.layout import TaskRows, cut_tasks, is_adjacent, whole_batches
 from gpgc_dask.oracle.numpy import NumpyOracle, NumpySweeps
 from gpgc_dask.oracle.process import keep_freed_memory, one_blas_thread
-from gpgc_dask.oracle.rows import LeaveOutTask, RowSweeps, TaskFunction
+from gpgc_dask.oracle.rows import RowSweeps, TaskFunction
 from gpgc_dask.oracle.tasks import Sweep
 
 __all__ = [
@@ -366,7 +366,7 @@ def lazy_leave_out(X: da.Array, rows: Rows, sweep: Sweep) -> da.Array:
         n_tasks=count_tasks(n, k, _n_threads()),
         limit=BATCH_ROWS,
     )
-    lazy = _map_tasks("leave-out", LeaveOutTask(sweep), tasks, _Blocks(X))
+    lazy = _map_tasks("leave-out", sweep.predict, tasks, _Blocks(X))
     t = rows.n_targets
     parts = [
         da.from_delayed(part, (task.stop - task.start, t), dtype=np.float64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,6 @@ from gpgc_dask.oracle.statistics import CompositeOracle, StatisticsOracle
 from gpgc_dask.oracle.tasks import (
     Batches,
     GroupSums,
-    Partial,
     Sweep,
     sweep_group_moments,
     sweep_moments,
@@ -33,41 +33,6 @@ STATISTICS_BYTES = 1 << 30
 
 LEAVE_OUT_BYTES = 1 << 28
 """Memory for the sample of groups that stands in where no task can see whole groups."""
-
-
-@dataclass(frozen=True)
-class MomentsTask:
-    arithmetic: Arithmetic
-    log_noise: Array
-    redundancy: float
-
-    def __call__(self, batches: Batches, rows: Rows, first_row: int) -> MomentSums:
-        return sweep_moments(batches, rows, self.arithmetic, self.log_noise, self.redundancy)
-
-
-@dataclass(frozen=True)
-class SurveyTask:
-    arithmetic: Arithmetic
-    apart: Mask
-
-    def __call__(self, batches: Batches, rows: Rows, first_row: int) -> GroupSums:
-        return sweep_group_moments(batches, rows, self.arithmetic, self.apart, first_row)
-
-
-@dataclass(frozen=True)
-class SweepTask:
-    sweep: Sweep
-
-    def __call__(self, batches: Batches, rows: Rows, first_row: int) -> Partial:
-        return self.sweep.run(batches, rows)
-
-
-@dataclass(frozen=True)
-class LeaveOutTask:
-    sweep: Sweep
-
-    def __call__(self, batches: Batches, rows: Rows, first_row: int) -> Array:
-        return self.sweep.predict(batches, rows)
 
 
 class RowSweeps(SweepOracle):
@@ -102,13 +67,17 @@ class RowSweeps(SweepOracle):
 
     def group_sums(self, apart: Mask) -> dict[int, MomentSums]:
         """Sums at unit noise; groups marked in ``apart`` by themselves, the rest under -1."""
-        found: GroupSums = self._read(
-            "survey", SurveyTask(self.arithmetic, apart), whole_groups=False
-        )
+        task = partial(sweep_group_moments, arithmetic=self.arithmetic, apart=apart)
+        found: GroupSums = self._read("survey", task, whole_groups=False)
         return found.sums
 
     def moments(self, log_noise: Array, redundancy: float) -> Moments:
-        task = MomentsTask(self.arithmetic, log_noise, redundancy)
+        task = partial(
+            sweep_moments,
+            arithmetic=self.arithmetic,
+            log_noise=log_noise,
+            redundancy=redundancy,
+        )
         found: MomentSums = self._read("gram", task, whole_groups=False)
         return found.finish(self.arithmetic)
 
@@ -117,7 +86,7 @@ class RowSweeps(SweepOracle):
     ) -> GroupTerms:
         whole = leave_out and self.whole_groups
         sweep = Sweep(Projection(post, self.arithmetic), log_noise, redundancy, whole)
-        found = self._read("residuals", SweepTask(sweep), whole_groups=whole)
+        found = self._read("residuals", sweep.run, whole_groups=whole)
         terms, _ = sweep.finish(found)
         if leave_out and not whole:
             terms = replace(terms, leave_out=self._sampled_leave_out(post, log_noise, redundancy))
@@ -135,7 +104,7 @@ class RowSweeps(SweepOracle):
         if not self.whole_groups:
             return super().step(post, log_noise, redundancy, rule, leave_out=leave_out)
         sweep = Sweep(Projection(post, self.arithmetic), log_noise, redundancy, leave_out, rule)
-        found = self._read("step", SweepTask(sweep), whole_groups=True)
+        found = self._read("step", sweep.run, whole_groups=True)
         terms, new = sweep.finish(found)
         return StepResult(terms, new, found.sums.finish(self.arithmetic))
 
@@ -147,17 +116,16 @@ class RowSweeps(SweepOracle):
         found[sample] = terms.leave_out
         return found
 
-    @property
+    @cached_property
     def _sample(self) -> tuple[Index, SweepOracle]:
-        if not hasattr(self, "_held"):
-            order = np.random.default_rng(0).permutation(self.rows.n_groups)
-            size = np.cumsum(self.rows.group_sizes[order]) * self.n_features
-            most = max(
-                2, int(np.searchsorted(size * self.arithmetic.dtype.itemsize, LEAVE_OUT_BYTES))
-            )
-            chosen = np.sort(order[:most])
-            self._held = chosen, self.loaded(chosen)
-        return self._held
+        """Some groups, as many as fit into LEAVE_OUT_BYTES, and their rows. One read."""
+        order = np.random.default_rng(0).permutation(self.rows.n_groups)
+        row_bytes = self.n_features * self.arithmetic.dtype.itemsize
+        size = np.cumsum(self.rows.group_sizes[order]) * row_bytes
+        most = max(2, int(np.searchsorted(size, LEAVE_OUT_BYTES)))
+        chosen = np.sort(order[:most])
+        self.reads += self.read_share
+        return chosen, self.loaded(chosen)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """What one task does with its batches of rows, and how the tasks' results are merged.
 
-The same functions serve rows in memory (one task) and a cluster (many).
+The same functions serve rows in memory and a cluster. Each takes the task's batches, its rows and
+the number of its first row in X; what it returns has a ``merge`` of its own, or is concatenated.
 """
 
 from __future__ import annotations
@@ -67,7 +68,13 @@ def _merge_columns(groups: Sequence[Index], tables: Sequence[Array]) -> tuple[In
 
 
 def sweep_moments(
-    batches: Batches, rows: Rows, arithmetic: Arithmetic, log_noise: Array, redundancy: float
+    batches: Batches,
+    rows: Rows,
+    first_row: int,
+    *,
+    arithmetic: Arithmetic,
+    log_noise: Array,
+    redundancy: float,
 ) -> MomentSums:
     """Queries (i) and (iii) over the batches of one task."""
     sums: MomentSums | None = None
@@ -100,15 +107,11 @@ class GroupSums:
 
 
 def sweep_group_moments(
-    batches: Batches,
-    rows: Rows,
-    arithmetic: Arithmetic,
-    apart: Mask,
-    first_row: int = 0,
+    batches: Batches, rows: Rows, first_row: int, *, arithmetic: Arithmetic, apart: Mask
 ) -> GroupSums:
     """The first read: moments at unit noise, with a sum of its own for each group in ``apart``.
 
-    It also checks every number; ``first_row`` is the number of the task's first row in X.
+    It also checks every number.
     """
     found: dict[int, MomentSums] = {}
     work = Workspace(arithmetic)
@@ -157,7 +160,7 @@ class Sweep:
     leave_out: bool
     rule: NoiseRule | None = None
 
-    def run(self, batches: Batches, rows: Rows) -> Partial:
+    def run(self, batches: Batches, rows: Rows, first_row: int) -> Partial:
         """Queries (ii) and (iv) over the batches of one task and, with a rule, (i) and (iii)."""
         sums = MomentSums.zeros(*self.project.mu.shape) if self.rule else None
         work = Workspace(self.project.arithmetic)
@@ -204,7 +207,7 @@ class Sweep:
         terms = GroupTerms(table[0], table[1], table[2] if self.leave_out else None)
         return terms, table[3]
 
-    def predict(self, batches: Batches, rows: Rows) -> Array:
+    def predict(self, batches: Batches, rows: Rows, first_row: int) -> Array:
         """(n, t) predictions of the model that never saw the row's group."""
         found = np.empty((len(rows), self.project.mu.shape[1]))
         work = Workspace(self.project.arithmetic)
