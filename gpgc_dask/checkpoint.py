@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import uuid
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,10 @@ import numpy as np
 from gpgc_dask.solvers import State
 
 __all__ = ["Checkpoint", "Saved", "digest"]
+
+
+DAMAGED = (ValueError, KeyError, IndexError, TypeError, EOFError, OSError)
+"""What reading a file that is no checkpoint, or half of one, may raise."""
 
 
 def digest(*arrays: Any) -> str:
@@ -32,10 +37,11 @@ def digest(*arrays: Any) -> str:
 
 @dataclass(frozen=True)
 class Saved:
-    """What a checkpoint held: the state, and the history up to it."""
+    """Where a fit stood: its state (None: nowhere yet), its history, and the reads it took."""
 
-    state: State
+    state: State | None
     entries: list[dict[str, Any]]
+    reads: float
 
 
 @dataclass(frozen=True)
@@ -49,7 +55,7 @@ class Checkpoint:
         """Replace the file by this state, whole or not at all."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         meta = json.dumps({"identity": self.identity, "entries": entries}).encode()
-        new = self.path.with_name(f"{self.path.name}.{os.getpid()}.new")
+        new = self.path.with_name(f"{self.path.name}.{uuid.uuid4().hex[:8]}.new")
         try:
             with new.open("wb") as file:
                 np.savez(
@@ -75,11 +81,12 @@ class Checkpoint:
                 state = State(
                     stored["log_noise"], stored["log_scales"], float(stored["redundancy"])
                 )
-        except (ValueError, KeyError, OSError, zipfile.BadZipFile) as error:
+            saved, entries = meta["identity"], meta["entries"]
+            reads = float(entries[-1]["reads"])
+        except (*DAMAGED, zipfile.BadZipFile) as error:
             raise ValueError(
                 f"checkpoint {self.path} cannot be read ({error}): remove it to start afresh"
             ) from error
-        saved = meta["identity"]
         differing = [name for name in self.identity if saved.get(name) != self.identity[name]]
         if differing:
             told = ", ".join(
@@ -90,7 +97,7 @@ class Checkpoint:
                 f"checkpoint {self.path} belongs to another fit; what differs: {told}. "
                 "Remove it to start afresh, or name another checkpoint"
             )
-        return Saved(state, meta["entries"])
+        return Saved(state, entries, reads)
 
     def remove(self) -> None:
         """The fit is done: nothing is left to resume."""

@@ -192,7 +192,7 @@ class _LinearGP(ClassifierMixin, BaseEstimator, ABC):
         self.converged_ = fitted.solution.converged
         self.history_ = fitted.history.entries
         self.n_iter_ = len(self.history_)
-        self.n_reads_ = ceil(fitted.reads - 1e-9)
+        self.n_reads_ = ceil(fitted.history.reads - 1e-9)
         self._learn_noise(np.exp(state.log_noise), training.rows.group_weight)
 
     @abstractmethod

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from gpgc_dask.arrays import Features, group_sums
-from gpgc_dask.checkpoint import Checkpoint, digest
+from gpgc_dask.arrays import Array, Features, group_sums
+from gpgc_dask.checkpoint import Checkpoint, Saved, digest
 from gpgc_dask.noise import NoiseModel
 from gpgc_dask.oracle.dask import DaskSweeps, is_dask, sample_rows
-from gpgc_dask.oracle.kernels import Arithmetic, Projection, probe_product
+from gpgc_dask.oracle.kernels import Arithmetic, PrecisionProbe
 from gpgc_dask.oracle.numpy import NumpySweeps
-from gpgc_dask.oracle.rows import RowSweeps, Survey, survey
-from gpgc_dask.solvers import History, Problem, Solution, SolverName, pooled, solve
-from gpgc_dask.solvers.problem import Point
+from gpgc_dask.oracle.rows import STATISTICS_BYTES, RowSweeps, Survey, survey
+from gpgc_dask.solvers import History, Problem, Solution, SolverName, State, pooled, solve
+from gpgc_dask.solvers.problem import Point, PrecisionError
 from gpgc_dask.validation import Training
 
 __all__ = ["Fitted", "Options", "fit"]
@@ -26,19 +26,20 @@ __all__ = ["Fitted", "Options", "fit"]
 MIN_GROUPS_FOR_REDUNDANCY = 10
 """With fewer groups the moment equation for c is mostly chance: c stays 1."""
 
-MAX_LOG_NOISE = float(np.log(1e4))
+MAX_NOISE = 1e4
+"""Largest noise variance, in units of the ±1 labels."""
+
+FLOAT32_RANGE = (1e-12, 1e12)
+"""Sizes of features whose squares float32 holds with room to spare."""
+
 SAMPLE_ROWS = 2048
 """Rows looked at to choose the offset and to judge float32."""
 
-MAX_PRECISION_ERROR = 2e-3
+MAX_PRECISION_ERROR = 0.02
 """Error of the evidence from float32 products, in nats, up to which they are trusted; more with
 more rows, as ``PRECISION_ERROR_A_ROW``."""
 
-PRECISION_ERROR_A_ROW = 2e-7
-
-
-class _PrecisionError(Exception):
-    """float32 products are not good enough for this data."""
+PRECISION_ERROR_A_ROW = 1e-6
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,6 @@ class Fitted:
     problem: Problem
     solution: Solution
     history: History
-    reads: float
-    arithmetic: Arithmetic
 
     @property
     def point(self) -> Point:
@@ -73,31 +72,41 @@ class Fitted:
 
 def fit(training: Training, options: Options) -> Fitted:
     """Fit in the data's own precision; in float64 where float32 products turn out unsafe."""
-    X = training.X
-    dtype = options.dtype or np.dtype(np.float64 if X.dtype == np.float64 else np.float32)
-    sample = _sample(X)
+    sample = _sample(training.X)
     checkpoint = _checkpoint(training, options, sample)
-    spent = 0.0
-    found: Fitted | None = None
-    if dtype == np.float32:
-        offset = sample.mean(0, dtype=np.float64).astype(np.float32).astype(np.float64)
-        sweeps = _sweeps(training, Arithmetic(dtype, offset))
-        try:
-            found = _fit(training, options, sweeps, sample, checkpoint, spent)
-        except (_PrecisionError, np.linalg.LinAlgError):
-            spent = sweeps.reads
-    if found is None:
-        sweeps = _sweeps(training, Arithmetic(np.dtype(np.float64)))
-        try:
-            found = _fit(training, options, sweeps, sample, checkpoint, spent)
-        except np.linalg.LinAlgError as error:
-            raise ValueError(
-                "X cannot be solved for even in float64: its columns differ too much in size; "
-                "scale them (StandardScaler) or give columns of other size a feature group"
-            ) from error
-    if checkpoint is not None:
+    begin = (checkpoint and checkpoint.load()) or Saved(None, [], 0.0)
+    offset = _offset(sample)
+    for dtype in _precisions(training.X, sample, options):
+        found = _attempt(training, options, Arithmetic(dtype, offset), sample, checkpoint, begin)
+        if isinstance(found, Fitted):
+            break
+        begin = found
+    else:
+        raise ValueError(
+            "X cannot be solved for even in float64: its columns are too large, or differ too much "
+            "in size; scale them (StandardScaler) or give columns of other size a feature group"
+        )
+    if checkpoint is not None and found.solution.converged:
         checkpoint.remove()
     return found
+
+
+def _offset(sample: Features) -> Array:
+    """About the column means, exactly representable in float32: what products subtract first."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = sample.mean(0, dtype=np.float64).astype(np.float32).astype(np.float64)
+    return np.where(np.isfinite(mean), mean, 0.0)
+
+
+def _precisions(X: Any, sample: Features, options: Options) -> list[np.dtype[Any]]:
+    """The precisions to try, in order."""
+    wide = np.dtype(np.float64)
+    if (X.dtype if options.dtype is None else options.dtype) == wide:
+        return [wide]
+    size = np.abs(sample).max(0).astype(np.float64)
+    low, high = FLOAT32_RANGE
+    safe = np.all((size == 0) | ((size > low) & (size < high)))
+    return [np.dtype(np.float32), wide] if safe else [wide]
 
 
 def _sweeps(training: Training, arithmetic: Arithmetic) -> RowSweeps:
@@ -128,77 +137,86 @@ def _checkpoint(training: Training, options: Options, sample: Features) -> Check
     return Checkpoint(options.checkpoint, identity)
 
 
-def _fit(
+def _attempt(
     training: Training,
     options: Options,
-    sweeps: RowSweeps,
+    arithmetic: Arithmetic,
     sample: Features,
     checkpoint: Checkpoint | None,
-    reads: float,
-) -> Fitted:
-    saved = None if checkpoint is None else checkpoint.load()
-    with np.errstate(over="ignore", invalid="ignore"):
-        first = survey(sweeps)
-    if not np.all(np.isfinite(first.moments.gram)):
-        raise np.linalg.LinAlgError("the squares of X overflow")
-    _check_varying(first, training)
-    problem = _problem(training, options, first)
+    begin: Saved,
+) -> Fitted | Saved:
+    """The fit in one arithmetic, or where it stopped because the arithmetic was not enough."""
+    sweeps = _sweeps(training, arithmetic)
     history = History(
-        problem.oracle,
-        sweeps.arithmetic.name,
-        earlier_reads=reads,
+        sweeps,
+        arithmetic.name,
+        earlier_reads=begin.reads,
+        inherited=len(begin.entries),
         listeners=list(options.listeners),
         keep_state=None if checkpoint is None else checkpoint.save,
+        entries=list(begin.entries),
     )
-    with history.phase("solve"):
-        start = pooled(problem, first.moments)
-    error = _precision_error(problem, start, sample, sweeps.arithmetic)
-    if error > max(MAX_PRECISION_ERROR, PRECISION_ERROR_A_ROW * len(training.rows)):
-        raise _PrecisionError
-    history.precision_error = error
-    if saved is not None:
-        history.entries += saved.entries
-        history.earlier_reads += saved.entries[-1]["reads"]
-        moments = problem.oracle.moments(saved.state.log_noise, saved.state.redundancy)
-        start = problem.evaluate(saved.state, moments)
-    solution = solve(problem, start, history, options.solver)
-    return Fitted(problem, solution, history, history.reads, sweeps.arithmetic)
+    try:
+        first = _first_read(training, options, sweeps, sample)
+        history.oracle = first.oracle
+        problem = _problem(training, options, first, PrecisionProbe.of(sample, arithmetic))
+        start = _start(problem, first, begin.state, history)
+        solution = solve(problem, start, history, options.solver)
+    except PrecisionError as stopped:
+        return Saved(stopped.state, history.entries, history.reads)
+    except np.linalg.LinAlgError:
+        return Saved(begin.state, history.entries, history.reads)
+    return Fitted(problem, solution, history)
 
 
-def _problem(training: Training, options: Options, first: Survey) -> Problem:
+def _first_read(
+    training: Training, options: Options, sweeps: RowSweeps, sample: Features
+) -> Survey:
+    # One noise for all and a fixed c: the moments say everything, groups are never asked for.
+    asks_groups = options.noise.separable or _redundancy(training, options) is None
+    budget = STATISTICS_BYTES if asks_groups and training.rows.n_groups > 1 else 0
+    with np.errstate(over="ignore", invalid="ignore"):
+        first = survey(sweeps, budget)
+    if not np.all(np.isfinite(first.moments.gram)):
+        raise np.linalg.LinAlgError("the squares of X overflow")
+    mean_square = np.diagonal(first.moments.gram) / training.rows.weights.sum()
+    still = first.column_variance <= 1e-12 * mean_square
+    if np.all(still) and not np.ptp(sample, axis=0).any():
+        raise ValueError(
+            "X has constant features only: every column has the same value in all rows, "
+            "so no model can tell the classes apart; add features that vary"
+        )
+    return first
+
+
+def _start(problem: Problem, first: Survey, state: State | None, history: History) -> Point:
+    """The pooled fit, or the state that an earlier attempt had reached."""
+    if state is None:
+        with history.phase("solve"):
+            return pooled(problem, first.moments)
+    with history.phase("sweep"):
+        moments = problem.oracle.moments(state.log_noise, state.redundancy)
+    return problem.evaluate(state, moments)
+
+
+def _redundancy(training: Training, options: Options) -> float | None:
+    """c, or None to solve for it."""
+    few = training.rows.n_groups < MIN_GROUPS_FOR_REDUNDANCY
+    return 1.0 if options.redundancy is None and few else options.redundancy
+
+
+def _problem(training: Training, options: Options, first: Survey, probe: PrecisionProbe) -> Problem:
     n = training.feature_groups.size
     energy = group_sums(training.feature_index, np.diagonal(first.moments.gram), n)
-    redundancy = options.redundancy
-    if redundancy is None and training.rows.n_groups < MIN_GROUPS_FOR_REDUNDANCY:
-        redundancy = 1.0
     return Problem(
         oracle=first.oracle,
         noise=options.noise,
         feature_index=training.feature_index,
         feature_energy=energy / training.rows.weights.sum(),
-        noise_bounds=(float(np.log(options.noise_floor)), MAX_LOG_NOISE),
-        redundancy=redundancy,
+        noise_bounds=(float(np.log(options.noise_floor)), float(np.log(MAX_NOISE))),
+        redundancy=_redundancy(training, options),
         tol=options.tol,
         max_iter=options.max_iter,
+        probe=probe,
+        max_precision_error=max(MAX_PRECISION_ERROR, PRECISION_ERROR_A_ROW * len(training.rows)),
     )
-
-
-def _check_varying(first: Survey, training: Training) -> None:
-    weight = training.rows.weights.sum()
-    mean_square = np.diagonal(first.moments.gram) / weight
-    if np.all(first.column_variance <= 1e-12 * mean_square):
-        raise ValueError(
-            "X has constant features only: every column has the same value in all rows, "
-            "so no model can tell the classes apart; add features that vary"
-        )
-
-
-def _precision_error(
-    problem: Problem, point: Point, sample: Features, arithmetic: Arithmetic
-) -> float:
-    """Nats that the products' arithmetic costs, seen on a sample of rows at the pooled fit."""
-    precision = np.exp(-point.state.log_noise.mean()) / point.state.redundancy
-    error = probe_product(
-        Projection(point.post, arithmetic), sample, np.full(len(sample), precision)
-    )
-    return error * problem.total_weight / len(sample)

@@ -45,6 +45,7 @@ __all__ = [
     "count_tasks",
     "is_dask",
     "lazy_leave_out",
+    "rows_held",
     "sample_rows",
 ]
 
@@ -57,6 +58,9 @@ FAN_IN = 2
 
 MAX_GROUP_BYTES = 1 << 28
 """A task holds whole groups of up to this size; larger ones are swept twice a step."""
+
+GIVEN_BYTES = 1 << 26
+"""Rows of one task, in bytes, where its blocks are given and not read one by one."""
 
 SAMPLE_BLOCKS = 8
 """Blocks looked into to choose the offset that float32 products subtract."""
@@ -108,22 +112,24 @@ class _Sealed:
 
 
 class _Blocks:
-    """The row blocks of a dask array as tasks can get at them."""
+    """The row blocks of a dask array as tasks can get at them.
+
+    ``readable``: a task can make each block by itself, from constants (a store, a memory map) and
+    work that serves this block alone. Else blocks are given to tasks as dependencies.
+    """
 
     def __init__(self, X: da.Array) -> None:
         self.bounds = np.concatenate([[0], np.cumsum(X.chunks[0])]).astype(np.intp)
         (optimised,) = dask.optimize(X)
         graph = dict(optimised.__dask_graph__())
-        keys = [row[0] for row in optimised.__dask_keys__()]
-        needs = {key: get_dependencies(graph, key) for key in keys if key in graph}
-        self.given: list[Delayed] | None = None
-        if all(_is_plain_read(graph, needs, key) for key in keys):
-            self.reads = [(key, graph[key]) for key in keys]
-            shared = {name: graph[name] for names in needs.values() for name in names}
+        self.keys = [row[0] for row in optimised.__dask_keys__()]
+        own, shared = _separate(graph, self.keys)
+        self.readable = own is not None
+        if own is not None:
+            self.own = own
             # One object for all tasks: it may be more than a handle, a memory map for example.
             self.source = dask.delayed(_Sealed(shared), name=f"source-{uuid.uuid4().hex[:12]}")
         else:
-            self.reads = [(key, None) for key in keys]
             self.given = list(X.to_delayed().ravel())
             self.source = None
 
@@ -137,25 +143,43 @@ class _Blocks:
             part = slice(max(start - low, 0), min(stop, high) - low)
             if part.stop <= part.start:
                 continue
-            reads.append((*self.reads[number], part))
-            if self.given is not None:
+            reads.append((self.keys[number], self.own[number] if self.readable else None, part))
+            if not self.readable:
                 given.append(self.given[number])
         return _Sealed(reads), given
 
 
-def _is_plain_read(graph: dict[Any, Any], needs: dict[Any, set[Any]], key: Any) -> bool:
-    """Whether a block needs nothing but constants (a store, an array) to be made."""
-    if key not in graph:  # persisted on a cluster
-        return False
-    nodes = [graph[key], *(graph[name] for name in needs[key])]
-    values = [node.value if isinstance(node, DataNode) else node for node in nodes]
-    if any(isinstance(value, Future) for value in values):
-        return False
-    return all(isinstance(graph[name], DataNode) for name in needs[key])
+def _separate(
+    graph: dict[Any, Any], keys: list[Any]
+) -> tuple[list[dict[Any, Any]] | None, dict[Any, Any]]:
+    """(the part of the graph that each block has to itself, the constants they share).
+
+    None where blocks share work or hang on data that is elsewhere, on a cluster's workers.
+    """
+    owner: dict[Any, int] = {}
+    own: list[dict[Any, Any]] = [{} for _ in keys]
+    shared: dict[Any, Any] = {}
+    for number, key in enumerate(keys):
+        waiting = [key]
+        while waiting:
+            name = waiting.pop()
+            node = graph.get(name)
+            value = node.value if isinstance(node, DataNode) else node
+            if value is None or isinstance(value, Future):
+                return None, {}
+            if isinstance(node, DataNode) and name != key:
+                shared[name] = node
+                continue
+            if owner.setdefault(name, number) != number:
+                return None, {}
+            if name not in own[number]:
+                own[number][name] = node
+                waiting.extend(get_dependencies(graph, name))
+    return own, shared
 
 
 def _stream(
-    reads: list[tuple[Any, Any, slice]],
+    reads: list[tuple[Any, dict[Any, Any] | None, slice]],
     source: dict[Any, Any],
     given: tuple[Features, ...],
     keep: Mask | None,
@@ -163,16 +187,22 @@ def _stream(
     """The rows of a task, block by block; blocks without a wanted row are not read."""
     supplied = iter(given)
     position = 0
-    for key, node, part in reads:
-        wanted = None if keep is None else keep[position : position + part.stop - part.start]
-        position += part.stop - part.start
-        block = next(supplied) if node is None else None
+    for key, graph, part in reads:
+        length = part.stop - part.start
+        wanted = None if keep is None else keep[position : position + length]
+        position += length
+        block = next(supplied) if graph is None else None
         if wanted is not None and not wanted.any():
             continue
-        if node is not None:
-            block = dask.get({**source, key: node}, key)
+        if graph is not None:
+            block = dask.get({**source, **graph}, key)
         rows = np.asarray(block)[part]
         del block
+        if len(rows) != length:
+            raise ValueError(
+                f"block {key} of X has fewer rows than its chunks say: mend its chunks, for "
+                "example with X = X.compute_chunk_sizes()"
+            )
         yield rows if wanted is None or wanted.all() else rows[wanted]
 
 
@@ -212,6 +242,9 @@ def _tree(name: str, parts: list[Delayed], merge: Callable[..., Any]) -> Delayed
     while len(parts) > 1:
         merged = []
         for start in range(0, len(parts), FAN_IN):
+            if start == len(parts) - 1:
+                merged.append(parts[start])
+                continue
             count += 1
             key = f"{name}-merge-{token}-{count}"
             merged.append(call(*parts[start : start + FAN_IN], dask_key_name=key))
@@ -259,7 +292,7 @@ class DaskSweeps(RowSweeps):
                 self.groups,
                 self._blocks.bounds,
                 whole_groups=whole,
-                n_tasks=count_tasks(len(self.all_rows), self.n_features, _n_threads()),
+                n_tasks=_count_tasks(self.X, self._blocks),
                 limit=BATCH_ROWS,
             )
         return self._layouts[whole]
@@ -287,6 +320,20 @@ def count_tasks(n_rows: int, n_features: int, n_threads: int) -> int:
     rows = max(TASK_PRODUCTS / (1.5 * n_features**2), 2 * n_features, 256)
     rounds = -(-n_rows // (rows * n_threads))
     return int(rounds) * n_threads if n_rows > rows else 1
+
+
+def _count_tasks(X: da.Array, blocks: _Blocks) -> int:
+    """As :func:`count_tasks`; more where a task is given its blocks all at once."""
+    n_tasks = count_tasks(X.shape[0], X.shape[1], _n_threads())
+    return n_tasks if blocks.readable else max(n_tasks, -(-X.nbytes // GIVEN_BYTES))
+
+
+def rows_held(X: da.Array) -> int:
+    """Rows that a task holds at a time: a few blocks, or all it is given."""
+    largest = int(max(X.chunks[0]))
+    if _Blocks(X).readable:
+        return 3 * largest
+    return max(GIVEN_BYTES // (X.shape[1] * X.dtype.itemsize), 1) + largest
 
 
 def sample_rows(X: da.Array, n_rows: int) -> Features:
@@ -357,16 +404,16 @@ def lazy_leave_out(X: da.Array, rows: Rows, sweep: Sweep) -> da.Array:
     order = None if is_adjacent(rows.groups) else np.argsort(rows.groups, kind="stable")
     if order is not None:
         X, rows = X[order], rows.take(order)
-    n, k = X.shape
+    blocks = _Blocks(X)
     tasks = cut_tasks(
         rows,
         np.arange(rows.n_groups),
-        np.array([0, n]),
+        blocks.bounds,
         whole_groups=True,
-        n_tasks=count_tasks(n, k, _n_threads()),
+        n_tasks=_count_tasks(X, blocks),
         limit=BATCH_ROWS,
     )
-    lazy = _map_tasks("leave-out", sweep.predict, tasks, _Blocks(X))
+    lazy = _map_tasks("leave-out", sweep.predict, tasks, blocks)
     t = rows.n_targets
     parts = [
         da.from_delayed(part, (task.stop - task.start, t), dtype=np.float64)

@@ -16,10 +16,10 @@ from gpgc_dask.evidence import Moments, Posterior
 __all__ = [
     "Arithmetic",
     "MomentSums",
+    "PrecisionProbe",
     "Projection",
     "Workspace",
     "leave_out_shift",
-    "probe_product",
 ]
 
 BATCH_ROWS = 4096
@@ -254,19 +254,38 @@ def leave_out_shift(
     return shift
 
 
-def probe_product(project: Projection, F: Features, precision: Array) -> float:
-    """Error of ½ ln|B| that the arithmetic makes on a batch of rows, in nats.
+@dataclass(frozen=True)
+class PrecisionProbe:
+    """What the arithmetic of the products costs the evidence, seen on a sample of rows.
 
-    ½ E zᵀ(ΔG)z with z ~ N(0, V) is the change of ½ ln|B| that an error ΔG of the Gram makes: a
-    few random z tell what the rounding of a product costs, without a float64 product.
+    error : (k, k) mean error of a row's φφᵀ, product in the arithmetic less product in float64.
+    An error ΔG of the Gram changes ½ ln|B| by ½ tr(V ΔG) and the fit by ½ μᵀΔGμ, and a row's part
+    of ΔG grows with its precision: so a few z ~ N(0, V), μ and the sum of all precisions tell the
+    cost at any point, without another product.
     """
-    if project.arithmetic.dtype == np.float64:
-        return 0.0
-    k = F.shape[1]
-    sums, work = MomentSums.zeros(k, 1), Workspace(project.arithmetic)
-    sums.add(work, work.load([F]), precision, np.ones((len(F), 1)))
-    z = (np.random.default_rng(0).standard_normal((PROBES, k)) @ project.T).T
-    exact = precision @ (np.asarray(F, dtype=np.float64) @ z) ** 2
-    gram = sums.finish(project.arithmetic).gram
-    found = np.einsum("ip,ip->p", z, gram @ z)
-    return 0.5 * abs(float((found - exact).mean()))
+
+    error: Array | None
+
+    @classmethod
+    def of(cls, sample: Features, arithmetic: Arithmetic) -> PrecisionProbe:
+        if arithmetic.dtype == np.float64:
+            return cls(None)
+        sums, work = MomentSums.zeros(sample.shape[1], 1), Workspace(arithmetic)
+        ones = np.ones(len(sample))
+        sums.add(work, work.load([sample]), ones, ones[:, None])
+        exact = sample.astype(np.float64)
+        return cls((sums.finish(arithmetic).gram - exact.T @ exact) / len(sample))
+
+    def nats(self, post: Posterior, total_precision: float) -> float:
+        """Error of the evidence at a posterior where all rows' precisions sum to this."""
+        if self.error is None:
+            return 0.0
+        z = (np.random.default_rng(0).standard_normal((PROBES, len(self.error))) @ post.T).T
+        determinant = np.abs(_forms(self.error, z)).mean()
+        fit = np.abs(_forms(self.error, post.mu)).sum()
+        return 0.5 * total_precision * float(determinant + fit)
+
+
+def _forms(A: Array, columns: Array) -> Array:
+    """zᵀAz of every column z."""
+    return np.einsum("ip,ip->p", columns, A @ columns)

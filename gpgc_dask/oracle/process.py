@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from contextvars import copy_context
 from functools import cache
 from typing import Any
@@ -35,9 +36,30 @@ def blas_threads() -> int:
     return max((pool["num_threads"] for pool in blas), default=1)
 
 
-def one_blas_thread() -> AbstractContextManager[Any]:
-    """Limit BLAS to one thread, for the whole process."""
-    return _controller().limit(limits=1, user_api="blas")
+_limit_lock = threading.Lock()
+_limit_users = 0
+_limiter: Any = None
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Limit BLAS to one thread, for the whole process, while anyone is inside.
+
+    The limit is the process's, so fits in several threads share it: the first in sets it and the
+    last out restores what was there before.
+    """
+    global _limit_users, _limiter
+    with _limit_lock:
+        if _limit_users == 0:
+            _limiter = _controller().limit(limits=1, user_api="blas")
+        _limit_users += 1
+    try:
+        yield
+    finally:
+        with _limit_lock:
+            _limit_users -= 1
+            if _limit_users == 0:
+                _limiter.restore_original_limits()
 
 
 def map_threads(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:

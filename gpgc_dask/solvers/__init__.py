@@ -22,9 +22,6 @@ __all__ = ["SOLVERS", "History", "Problem", "Solution", "SolverName", "State", "
 SolverName = Literal["auto", "fixed-point", "lbfgs"]
 SOLVERS: tuple[SolverName, ...] = ("auto", "fixed-point", "lbfgs")
 
-MIN_REDUNDANCY = 0.5
-"""Smallest c: rows that oppose each other more than chance would make it smaller still."""
-
 COLLAPSED, REVIVED = 1e-4, 0.1
 """Prior variance of f below which a start counts as no model, and the one it is given then."""
 
@@ -45,8 +42,7 @@ def solve(
     From the pooled noise the useful optimum is reached also where constant-label groups make
     the evidence unbounded.
     """
-    rows_a_group = problem.total_weight / problem.n_groups
-    search = RedundancySearch(MIN_REDUNDANCY, max(4.0 * rows_a_group, 1.0))
+    search = RedundancySearch(*problem.redundancy_bounds)
     if not problem.noise.separable or problem.n_groups == 1:
         point, certificate = _single_noise(problem, start, history, search)
         return Solution(point, problem.is_converged(certificate))
@@ -56,7 +52,8 @@ def solve(
     else:
         patient = solver == "fixed-point"
         point, certificate = fixed_point(problem, begin, history, search, patient=patient)
-        if solver == "auto" and not problem.is_converged(certificate):
+        unfinished = not problem.is_converged(certificate) and history.left(problem) > 0
+        if solver == "auto" and unfinished:
             point, certificate = lbfgs(problem, point, history, search)
     if begin is not start and start.value < point.value and not problem.solves_redundancy:
         point, certificate = start, problem.certify(start, None, None)
@@ -68,7 +65,13 @@ def pooled(problem: Problem, moments: Moments) -> Point:
     c = problem.redundancy or 1.0
     state = State(np.zeros(problem.n_groups), _modest_scales(problem, 1.0), c)
     point = problem.evaluate(state, moments.scaled(1.0 / c))
-    return tune(problem, point, noise=True, gain=1e-2 * problem.gain_tolerance)
+    return _tuned(problem, point)
+
+
+def _tuned(problem: Problem, point: Point) -> Point:
+    """The best common noise and scales; evaluations cost no read, so there may be many."""
+    evals = max(60, 10 * problem.max_iter)
+    return tune(problem, point, noise=True, gain=1e-2 * problem.gain_tolerance, max_evals=evals)
 
 
 def _modest_scales(problem: Problem, variance: float) -> Array:
@@ -94,7 +97,7 @@ def _single_noise(
     problem: Problem, point: Point, history: History, search: RedundancySearch
 ) -> tuple[Point, Certificate]:
     """One variance for all: (τ, σ) cost no read, each new c one sweep for its moment equation."""
-    for _ in range(problem.max_iter):
+    while True:
         ratio = None
         if problem.solves_redundancy:
             state = point.state
@@ -105,10 +108,8 @@ def _single_noise(
             ratio = moment_ratio(terms, problem.n_targets)
         certificate = problem.certify(point, None, ratio)
         history.append("pooled", problem, point, certificate)
-        if ratio is None or problem.is_converged(certificate):
-            break
+        if ratio is None or problem.is_converged(certificate) or history.left(problem) <= 0:
+            return point, certificate
         with history.phase("solve"):
             c = search.next(point.state.redundancy, ratio)
-            point = problem.with_redundancy(point, c)
-            point = tune(problem, point, noise=True, gain=1e-2 * problem.gain_tolerance)
-    return point, certificate
+            point = _tuned(problem, problem.with_redundancy(point, c))

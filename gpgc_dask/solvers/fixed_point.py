@@ -31,7 +31,7 @@ def fixed_point(
     """
     slow = 0
     previous: Certificate | None = None
-    for _ in range(problem.max_iter):
+    while True:
         state = point.state
         rule = FixedPointRule(problem.n_targets, *problem.noise_bounds, state.redundancy)
         with history.phase("sweep"):
@@ -45,7 +45,7 @@ def fixed_point(
         ratio = moment_ratio(result.terms, problem.n_targets) if problem.solves_redundancy else None
         certificate = problem.certify(point, result.terms, ratio)
         history.append("fixed-point", problem, point, certificate)
-        if problem.is_converged(certificate):
+        if problem.is_converged(certificate) or history.left(problem) <= 0:
             break
         if previous is not None and certificate.gain > SLOW_RATE * previous.gain:
             slow += 1
@@ -59,7 +59,7 @@ def fixed_point(
             proposal = problem.evaluate(replace(state, log_noise=result.log_noise), result.moments)
             if proposal.value > point.value:
                 proposal = _tuned(problem, proposal)
-        if proposal.value > point.value + history.slack(point):
+        if proposal.value > point.value + _slack(point, certificate):
             proposal = _redo_as_em(problem, point, result.terms, history)
         with history.phase("solve"):
             if ratio is not None:
@@ -78,6 +78,11 @@ def _redo_as_em(problem: Problem, point: Point, terms: GroupTerms, history: Hist
         moments = problem.oracle.moments(log_noise, state.redundancy)
     history.note(redone=True)
     return problem.evaluate(replace(state, log_noise=log_noise), moments)
+
+
+def _slack(point: Point, certificate: Certificate) -> float:
+    """How much an objective may rise by rounding alone, in nats."""
+    return 1e-9 * abs(point.value) + 1e-6 + 4.0 * certificate.precision_error
 
 
 def _tuned(problem: Problem, point: Point) -> Point:

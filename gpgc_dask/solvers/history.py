@@ -30,8 +30,9 @@ class History:
 
     oracle: SweepOracle
     arithmetic: str
-    precision_error: float = 0.0
     earlier_reads: float = 0.0
+    inherited: int = 0
+    """Entries that were there before this attempt: of a resumed fit."""
     listeners: list[Callable[[dict[str, Any]], None]] = field(default_factory=list)
     keep_state: Callable[[State, list[dict[str, Any]]], None] | None = None
     """Called with every certified state and the entries so far: a checkpoint."""
@@ -65,7 +66,7 @@ class History:
             "redundancy_ratio": certificate.ratio,
             "reads": self.reads,
             "arithmetic": self.arithmetic,
-            "precision_error": self.precision_error,
+            "precision_error": certificate.precision_error,
             "seconds": dict(self._seconds),
         }
         self._seconds.clear()
@@ -85,6 +86,6 @@ class History:
         """Add facts to the last entry."""
         self.entries[-1].update(facts)
 
-    def slack(self, point: Point) -> float:
-        """How much an objective may rise by rounding alone, in nats."""
-        return 1e-9 * abs(point.value) + 1e-6 + 4.0 * self.precision_error
+    def left(self, problem: Problem) -> int:
+        """Iterations that ``max_iter`` still allows."""
+        return problem.max_iter - (len(self.entries) - self.inherited)

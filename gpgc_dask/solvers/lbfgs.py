@@ -16,26 +16,22 @@ from gpgc_dask.solvers.problem import Certificate, Point, Problem
 __all__ = ["lbfgs"]
 
 
-MAX_REDUNDANCY_ROUNDS = 12
-
-
-class _CertifiedError(Exception):
-    """Raised out of scipy's loop once a point is certified."""
+class _StopError(Exception):
+    """Raised out of scipy's loop once a point is certified or no iteration is left."""
 
 
 def lbfgs(
     problem: Problem, point: Point, history: History, search: RedundancySearch
 ) -> tuple[Point, Certificate]:
     """Minimise at fixed c; where c is solved for, alternate with its moment equation."""
-    rounds = MAX_REDUNDANCY_ROUNDS if problem.solves_redundancy else 1
-    for _ in range(rounds):
+    while True:
         point, certificate = _minimise(problem, point, history)
-        if certificate.ratio is None or problem.is_converged(certificate):
-            break
+        done = problem.is_converged(certificate) or history.left(problem) <= 0
+        if certificate.ratio is None or done:
+            return point, certificate
         with history.phase("solve"):
             c = search.next(point.state.redundancy, certificate.ratio)
             point = problem.with_redundancy(point, c)
-    return point, certificate
 
 
 def _minimise(problem: Problem, start: Point, history: History) -> tuple[Point, Certificate]:
@@ -50,18 +46,13 @@ def _minimise(problem: Problem, start: Point, history: History) -> tuple[Point, 
     lower = np.append(np.full(n_noise, low), scale_low)
     upper = np.append(np.full(n_noise, high), scale_high)
     best: list[tuple[Point, Certificate]] = []
-    first = start
 
     def evaluate(z: Array) -> tuple[float, Array]:
-        nonlocal first
         x = np.clip(z / root, lower, upper)
         state = replace(start.state, log_noise=x[:n_noise][index], log_scales=x[n_noise:])
         with history.phase("sweep"):
             # The start's moments are known already: its first evaluation costs one read.
-            known = first is start and np.allclose(
-                state.log_noise, start.state.log_noise, atol=1e-12
-            )
-            moments = start.moments if known else oracle.moments(state.log_noise, c)
+            moments = oracle.moments(state.log_noise, c) if best else start.moments
         with history.phase("solve"):
             found = problem.evaluate(state, moments)
         with history.phase("sweep"):
@@ -71,19 +62,18 @@ def _minimise(problem: Problem, start: Point, history: History) -> tuple[Point, 
         ratio = moment_ratio(terms, problem.n_targets) if problem.solves_redundancy else None
         certificate = problem.certify(found, terms, ratio)
         history.append("lbfgs", problem, found, certificate)
-        if not best or found.value < best[0][0].value:
+        certified = problem.is_converged(replace(certificate, ratio=None))
+        if not best or certified or found.value < best[0][0].value:
             best[:] = [(found, certificate)]
-        if problem.is_converged(replace(certificate, ratio=None)):
-            best[:] = [(found, certificate)]
-            raise _CertifiedError
-        first = found
+        if certified or history.left(problem) <= 0:
+            raise _StopError
         gradient = np.concatenate(problem.gradient(found, terms))
         return found.value, gradient / root
 
     x = np.empty(n_noise + len(fisher_scales))
     x[index] = start.state.log_noise
     x[n_noise:] = start.state.log_scales
-    with suppress(_CertifiedError):
+    with suppress(_StopError):
         minimize(
             evaluate,
             np.clip(x, lower, upper) * root,

@@ -12,12 +12,16 @@ from gpgc_dask.arrays import Array, Index, group_sums
 from gpgc_dask.evidence import FeatureTerms, Moments, Posterior
 from gpgc_dask.noise import NoiseModel
 from gpgc_dask.oracle.base import GroupTerms, SweepOracle
+from gpgc_dask.oracle.kernels import PrecisionProbe
 
-__all__ = ["Certificate", "Point", "Problem", "State"]
+__all__ = ["Certificate", "Point", "PrecisionError", "Problem", "State"]
 
 
 SCALE_RANGE = (1e-10, 1e8)
 """Bounds of σ²_g times the mean squared norm of a row's features in g: the prior variance of f."""
+
+MIN_REDUNDANCY = 0.5
+"""Smallest c: rows that oppose each other more than chance would make it smaller still."""
 
 ROWS_PER_TOL = 10_000
 """Up to this many rows ``tol`` is in nats; beyond, in nats per so many rows."""
@@ -51,12 +55,22 @@ class Certificate:
     gain : ½ Σ of their squares, the nats a Newton step is expected to win
     move : largest change of a ln ε² or ln σ² in that step
     ratio : the redundancy's moment equation, 1 where c is right; None where c is fixed
+    precision_error : nats that the arithmetic of the products costs the evidence
     """
 
     projected_gradient: float
     gain: float
     move: float
     ratio: float | None
+    precision_error: float = 0.0
+
+
+class PrecisionError(Exception):
+    """The arithmetic of the products is not good enough at this state."""
+
+    def __init__(self, state: State) -> None:
+        super().__init__("the products need float64")
+        self.state = state
 
 
 @dataclass(frozen=True)
@@ -80,6 +94,8 @@ class Problem:
     redundancy: float | None
     tol: float
     max_iter: int
+    probe: PrecisionProbe
+    max_precision_error: float
 
     @property
     def n_targets(self) -> int:
@@ -105,6 +121,11 @@ class Problem:
     @property
     def solves_redundancy(self) -> bool:
         return self.redundancy is None
+
+    @property
+    def redundancy_bounds(self) -> tuple[float, float]:
+        rows_a_group = self.total_weight / self.n_groups
+        return MIN_REDUNDANCY, max(4.0 * rows_a_group, 1.0)
 
     @property
     def gain_tolerance(self) -> float:
@@ -166,7 +187,14 @@ class Problem:
         return group_sums(index, per_group, int(index.max()) + 1)
 
     def certify(self, point: Point, terms: GroupTerms | None, ratio: float | None) -> Certificate:
-        """Judge a point by the gradient projected onto the bounds."""
+        """Judge a point by the gradient projected onto the bounds.
+
+        Raises :class:`PrecisionError` where the products' arithmetic is not good enough for it.
+        """
+        precision = self.group_weight(point.state.redundancy) @ np.exp(-point.state.log_noise)
+        error = self.probe.nats(point.post, float(precision))
+        if error > self.max_precision_error:
+            raise PrecisionError(point.state)
         noise, scales = self.gradient(point, terms)
         fisher_noise, fisher_scales = self.fisher(point.state.redundancy)
         log_noise = point.state.log_noise
@@ -182,11 +210,24 @@ class Problem:
             projected_gradient=float(np.abs(scaled).max()),
             gain=0.5 * float(scaled @ scaled),
             move=float(np.abs(gradient / fisher)[: noise.size].max()),
-            ratio=ratio,
+            ratio=self._projected_ratio(point.state.redundancy, ratio),
+            precision_error=error,
         )
 
+    def _projected_ratio(self, redundancy: float, ratio: float | None) -> float | None:
+        """A ratio that only pushes c against its bound is as good as 1."""
+        lower, upper = self.redundancy_bounds
+        if (
+            ratio is None
+            or (redundancy <= lower and ratio < 1)
+            or (redundancy >= upper and ratio > 1)
+        ):
+            return None if ratio is None else 1.0
+        return ratio
+
     def is_converged(self, certificate: Certificate) -> bool:
-        if certificate.ratio is not None and abs(np.log(certificate.ratio)) > RATIO_TOLERANCE:
+        ratio = certificate.ratio
+        if ratio is not None and not (ratio > 0 and abs(np.log(ratio)) <= RATIO_TOLERANCE):
             return False
         return certificate.gain <= self.gain_tolerance and certificate.move <= MOVE_TOLERANCE
 
