@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from math import ceil
@@ -11,29 +12,33 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
+from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gpgc_dask import planning
 from gpgc_dask.arrays import Array, Labels
 from gpgc_dask.evidence import Posterior
-from gpgc_dask.fitting import Fitted, Options, fit
+from gpgc_dask.fitting import MAX_NOISE, Fitted, Options, fit
 from gpgc_dask.metrics import GroupAgreement, group_agreement
 from gpgc_dask.noise import Groupwise, Homoscedastic, NoiseModel
 from gpgc_dask.oracle.base import FeatureOracle, Rows
 from gpgc_dask.oracle.dask import DaskOracle, compute, is_dask, lazy_leave_out
 from gpgc_dask.oracle.kernels import Arithmetic, Projection
 from gpgc_dask.oracle.numpy import NumpyOracle, NumpySweeps
-from gpgc_dask.oracle.tasks import Sweep
+from gpgc_dask.oracle.tasks import Sweep, listed
 from gpgc_dask.progress import progress_listener
 from gpgc_dask.solvers import SOLVERS, SolverName
 from gpgc_dask.validation import (
     Training,
     check_features,
     check_training,
+    check_weights,
     choice,
     code_labels,
+    find_labels,
     positive,
     to_vector,
 )
@@ -98,6 +103,8 @@ class _LinearGP(ClassifierMixin, BaseEstimator, ABC):
         force : go on although the plan says that the workers' memory will not do
         """
         options = self._options()
+        # Feature names are checked before anything is learned; on a copy, so that nothing is lost.
+        validate_data(type(self)(), X, skip_check_array=True)
         training = check_training(
             X,
             y,
@@ -108,9 +115,21 @@ class _LinearGP(ClassifierMixin, BaseEstimator, ABC):
             group_noise=self._noise.separable,
         )
         if is_dask(training.X) and not force:
-            planning.refuse_if_too_large(self._plan(training))
+            rows = training.rows
+            planning.refuse_if_too_large(
+                planning.Shape.of(training.X, rows.groups, rows.n_classes, options.dtype),
+                planning.Resources.of(is_dask=True),
+                redundancy=options.redundancy is None,
+            )
         self._learn(training, fit(training, options))
         validate_data(self, X, skip_check_array=True)
+        if not self.converged_:
+            warnings.warn(
+                f"the fit stopped after {self.n_iter_} iterations before it was certified: raise "
+                "max_iter, or tol if the evidence in history_ hardly moves any more",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
         return self
 
     def plan(
@@ -139,15 +158,6 @@ class _LinearGP(ClassifierMixin, BaseEstimator, ABC):
             resources=planning.Resources.of(is_dask(X), workers, memory),
         )
 
-    def _plan(self, training: Training) -> planning.Plan:
-        rows = training.rows
-        return planning.plan(
-            planning.Shape.of(training.X, rows.groups, rows.n_classes, self._dtype()),
-            redundancy=self.redundancy == "auto",
-            separable=self._noise.separable,
-            resources=planning.Resources.of(is_dask(training.X)),
-        )
-
     def _dtype(self) -> np.dtype[Any] | None:
         choice("dtype", self.dtype, ("auto", "float32", "float64"))
         return None if self.dtype == "auto" else np.dtype(self.dtype)
@@ -170,10 +180,16 @@ class _LinearGP(ClassifierMixin, BaseEstimator, ABC):
             max_iter=int(self.max_iter),
             dtype=self._dtype(),
             redundancy=None if redundancy == "auto" else redundancy,
-            noise_floor=positive("noise_floor", self.noise_floor),
+            noise_floor=self._noise_floor(),
             checkpoint=None if self.checkpoint is None else Path(self.checkpoint),
             listeners=progress_listener(self.progress),
         )
+
+    def _noise_floor(self) -> float:
+        floor = positive("noise_floor", self.noise_floor)
+        if floor >= MAX_NOISE:
+            raise ValueError(f"noise_floor must be below {MAX_NOISE:g}, got {self.noise_floor!r}")
+        return floor
 
     def _learn(self, training: Training, fitted: Fitted) -> None:
         point = fitted.point
@@ -198,11 +214,6 @@ class _LinearGP(ClassifierMixin, BaseEstimator, ABC):
     @abstractmethod
     def _learn_noise(self, variance: Array, weight: Array) -> None:
         """Keep the groups' noise variances (J,), given the groups' weights (J,)."""
-
-    @property
-    def _group_noise(self) -> Array:
-        """(J,) noise variance of each group."""
-        return np.broadcast_to(np.asarray(self.noise_variance_), self.groups_.shape)
 
     # -- prediction ------------------------------------------------------------------------
 
@@ -232,11 +243,7 @@ class _LinearGP(ClassifierMixin, BaseEstimator, ABC):
         """
         mean, std = self.decision_function(X, return_std=True)
         logits = (2.0 * mean.T / (std**2 + self.typical_noise_)).T
-        if logits.ndim == 1:
-            logits = np.stack([np.zeros_like(logits), logits], axis=1)
-        logits = logits - logits.max(axis=1, keepdims=True)
-        odds = np.exp(logits)
-        return odds / odds.sum(axis=1, keepdims=True)
+        return _to_probabilities(logits, self.classes_.size)
 
     def leave_group_out(
         self,
@@ -255,21 +262,22 @@ class _LinearGP(ClassifierMixin, BaseEstimator, ABC):
         Parameters
         ----------
         X, y, groups, sample_weight : what the model was fitted on. A group that the fit never
-            saw gets the ordinary prediction.
+            saw gets the ordinary prediction, with a warning.
         area : (N,) size of each row in the agreement (pixels); default 1. Rows of
             ``sample_weight`` 0 do not count.
         return_agreement : also return a :class:`~gpgc_dask.metrics.GroupAgreement`: for each
-            group the IoU and the balanced accuracy of these predictions with the given labels.
-            It ranks bad masks better than the noise does. Computes at once, also for dask.
+            group the IoU (of ``classes_[1]`` where there are two) and the balanced accuracy of
+            these predictions with the given labels. It ranks bad masks better than the noise
+            does. Computes at once, also for dask.
 
         Returns
         -------
         decision values, (N,) or (N, classes); lazy for a dask X
         """
-        check_is_fitted(self)
-        X = check_features(X, self.coef_.shape[1])
+        X = self._checked(X)
         rows, names, weight = self._leave_out_rows(X, y, groups, sample_weight)
         noise = self._noise_of(names)
+        area = check_weights("area", area, len(rows))
         rows = Rows(
             rows.codes,
             np.where(np.isnan(noise)[rows.groups], 0.0, rows.weights),
@@ -282,37 +290,30 @@ class _LinearGP(ClassifierMixin, BaseEstimator, ABC):
             values = values[:, 0]
         if not return_agreement:
             return values
-        sizes = np.ones(len(rows)) if area is None else to_vector("area", area, len(rows))
-        agreement = self._agreement(values, rows, names, sizes * (weight > 0))
-        return values, agreement
+        return values, self._agreement(values, rows, names, area * (weight > 0))
 
     def _leave_out_rows(
         self, X: Any, y: Any, groups: Any, sample_weight: Any
     ) -> tuple[Rows, Labels, Array]:
         n = X.shape[0]
-        labels = to_vector("y", y, n)
-        place = np.searchsorted(self.classes_, labels)
-        known = self.classes_[np.minimum(place, self.classes_.size - 1)] == labels
-        if not np.all(known):
-            strange = np.unique(labels[~known])
+        labels, codes = code_labels("y", to_vector("y", y, n))
+        place, known = find_labels(self.classes_, labels)
+        if not known.all():
             raise ValueError(
-                f"y has label(s) {strange.tolist()} that the model was not fitted with; "
-                f"its classes are {self.classes_.tolist()}"
+                f"y has label(s) {listed(labels[~known])} that the model was not fitted with; "
+                f"its classes are {listed(self.classes_)}"
             )
+        codes = place[codes]
         names, index = code_labels("groups", to_vector("groups", groups, n))
-        weight = np.ones(n)
-        if sample_weight is not None:
-            weight = to_vector("sample_weight", sample_weight, n).astype(np.float64)
-        codes = place.astype(np.intp)
+        weight = check_weights("sample_weight", sample_weight, n)
         rows = Rows(
             codes, weight * self.class_weight_[codes], index, self.classes_.size, names.size
         )
         return rows, names, weight
 
+    @abstractmethod
     def _noise_of(self, names: Labels) -> Array:
         """Noise variance of groups by name, NaN for those the fit never saw."""
-        place = np.minimum(np.searchsorted(self.groups_, names), self.groups_.size - 1)
-        return np.where(self.groups_[place] == names, self._group_noise[place], np.nan)
 
     def _leave_out_values(self, X: Any, rows: Rows, log_noise: Array) -> Any:
         nothing = np.empty(0)
@@ -331,16 +332,20 @@ class _LinearGP(ClassifierMixin, BaseEstimator, ABC):
         return group_agreement(rows.codes, predicted, rows.groups, area, rows.n_classes, names)
 
     def _oracle(self, X: Any) -> FeatureOracle:
+        features = self._checked(X)
+        return DaskOracle(features) if is_dask(features) else NumpyOracle(features)
+
+    def _checked(self, X: Any) -> Any:
+        """X fit for prediction: finite, with the columns of the fit."""
         check_is_fitted(self)
-        if is_dask(X):
-            return DaskOracle(check_features(X, self.coef_.shape[1]))
-        features = check_features(X)
-        validate_data(self, X, skip_check_array=True, reset=False)
-        return NumpyOracle(features)
+        features = check_features(X, self.coef_.shape[1] if is_dask(X) else None)
+        if not is_dask(X):
+            validate_data(self, X, skip_check_array=True, reset=False)
+        return features
 
     # -- the rest --------------------------------------------------------------------------
 
-    def save(self, path: str) -> None:
+    def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted model to ``path`` as a Zarr group; read it with ``gpgc_dask.load``."""
         from gpgc_dask.persistence import save
 
@@ -367,9 +372,10 @@ class GPGC(_LinearGP):
     ----------
     solver : "auto" (fixed point, then L-BFGS-B certifies), "fixed-point" or "lbfgs"
     tol : predicted gain of the evidence at which the fit is done, in nats a 10,000 rows
-    max_iter : iterations at most
+    max_iter : iterations at most, entries of ``history_`` in all
     class_weight : "balanced" (classes weigh the same, the total weight is kept), None, or a dict
-    dtype : arithmetic of the products: "auto" (the data's own, safe), "float32" or "float64"
+    dtype : arithmetic of the products: "auto" (the data's own), "float32" or "float64"; float32
+        turns to float64 where a sample says that it is not safe
     redundancy : how many rows of a group count as one: "auto" solves for it (with 10 groups or
         more), 1.0 is the paper
     noise_floor : smallest noise variance, in units of the ±1 labels
@@ -407,6 +413,21 @@ class GPGC(_LinearGP):
 
     _noise = Groupwise()
 
+    def _noise_of(self, names: Labels) -> Array:
+        place, known = find_labels(self.groups_, names)
+        if not known.any():
+            raise ValueError(
+                f"groups {listed(names)} are none of the fit's groups ({listed(self.groups_)}): "
+                "pass the groups that the model was fitted with, in the same type"
+            )
+        if not known.all():
+            warnings.warn(
+                f"{np.count_nonzero(~known)} of {names.size} groups were not in the fit "
+                f"({listed(names[~known])}): their rows get the ordinary prediction",
+                stacklevel=3,
+            )
+        return np.where(known, self.noise_variance_[place], np.nan)
+
     def _learn_noise(self, variance: Array, weight: Array) -> None:
         self.noise_variance_ = variance
         order = np.sort(variance)
@@ -427,6 +448,9 @@ class GP(_LinearGP):
 
     _noise = Homoscedastic()
 
+    def _noise_of(self, names: Labels) -> Array:
+        return np.full(names.size, self.noise_variance_)
+
     def _learn_noise(self, variance: Array, weight: Array) -> None:
         self.noise_variance_ = variance[0]
         self.typical_noise_ = float(variance[0])
@@ -445,3 +469,19 @@ def _to_labels(mean: Any, classes: Labels) -> Any:
             meta=np.empty(0, dtype=classes.dtype),
         )
     return classes[(mean > 0).astype(np.intp) if mean.ndim == 1 else mean.argmax(1)]
+
+
+def _to_probabilities(logits: Any, n_classes: int) -> Any:
+    """Softmax over classes; a single column is the logit of the second of two."""
+    if is_dask(logits):
+        return logits.map_blocks(
+            _to_probabilities,
+            n_classes,
+            dtype=np.float64,
+            chunks=(logits.chunks[0], n_classes),
+            new_axis=[1] if logits.ndim == 1 else None,
+            meta=np.empty((0, 0)),
+        )
+    if logits.ndim == 1:
+        logits = np.stack([np.zeros_like(logits), logits], axis=1)
+    return softmax(logits, axis=1) if len(logits) else np.empty((0, n_classes))

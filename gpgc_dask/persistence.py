@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import uuid
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ __all__ = ["load", "save"]
 
 FORMAT = "gpgc_dask model"
 FORMAT_VERSION = 1
+ESTIMATORS = ("GPGC", "GP")
 
 ARRAYS = ("coef_", "covariance_factor_", "class_weight_", "noise_variance_", "confidence_")
 LABELS = ("classes_", "groups_", "feature_names_in_")
@@ -34,9 +36,14 @@ VALUES = (
 )
 
 
-def save(model: _LinearGP, path: str | Path) -> None:
+def save(model: _LinearGP, path: str | PathLike[str]) -> None:
     """Write a fitted model to ``path``, whole or not at all; an older model there is replaced."""
-    target = Path(path)
+    target = _local(path).resolve()
+    if type(model).__name__ not in ESTIMATORS:
+        raise TypeError(
+            f"{type(model).__name__} cannot be saved: save() knows {' and '.join(ESTIMATORS)}; "
+            "a subclass keeps its own format"
+        )
     if target.exists() and not _is_model(target):
         raise FileExistsError(
             f"{target} exists and is not a gpgc_dask model: choose another path or remove it"
@@ -52,11 +59,11 @@ def save(model: _LinearGP, path: str | Path) -> None:
         shutil.rmtree(new, ignore_errors=True)
 
 
-def load(path: str | Path) -> Any:
+def load(path: str | PathLike[str]) -> Any:
     """Read a model written by ``save``: a fitted ``GPGC`` or ``GP``."""
     from gpgc_dask.estimators import GP, GPGC
 
-    source = Path(path)
+    source = _local(path)
     if not source.exists():
         raise FileNotFoundError(f"{source} does not exist: save a model there first")
     if not _is_model(source):
@@ -83,6 +90,12 @@ def load(path: str | Path) -> Any:
     names = _read_labels(group, "feature_groups").tolist()
     model.feature_scales_ = dict(zip(names, group["scales"][...].tolist(), strict=True))
     return model
+
+
+def _local(path: str | PathLike[str]) -> Path:
+    if "://" in str(path):
+        raise ValueError(f"{path} is a URL: models are saved to local paths; copy the folder there")
+    return Path(path)
 
 
 def _write(model: _LinearGP, path: Path) -> None:
@@ -117,9 +130,9 @@ def _is_model(path: Path) -> bool:
 
 
 def _plain_parameters(model: _LinearGP) -> dict[str, Any]:
-    """Parameters that JSON holds; progress and checkpoint belong to the session, not the model."""
+    """Parameters that JSON holds, less those that belong to the session and not to the model."""
     parameters = model.get_params(deep=False)
-    parameters["progress"] = parameters["checkpoint"] = None
+    parameters["progress"] = parameters["checkpoint"] = parameters["random_state"] = None
     if isinstance(parameters["class_weight"], dict):
         parameters["class_weight"] = list(parameters["class_weight"].items())
     return parameters
@@ -151,15 +164,25 @@ def _plain(value: Any) -> Any:
 
 
 def _write_labels(group: zarr.Group, name: str, labels: Labels) -> None:
-    """Numbers as an array of their own type, text as JSON."""
+    """Numbers as an array of their own type, dates as integers with their type, text as JSON."""
     if labels.dtype.kind in "biuf":
         _write_array(group, name, labels)
-    else:
+    elif labels.dtype.kind in "mM":
+        _write_array(group, name, labels.astype(np.int64))
+        group[name].attrs["dtype"] = str(labels.dtype)
+    elif all(isinstance(label, str) for label in labels.tolist()):
         _write_json(group, name, labels.tolist())
+    else:
+        raise TypeError(
+            f"{name} holds labels of type {type(labels.tolist()[0]).__name__}, which cannot be "
+            "saved: fit with numbers, text or dates"
+        )
 
 
 def _read_labels(group: zarr.Group, name: str) -> Labels:
     if name in group:
-        return np.asarray(group[name][...])
+        stored = group[name]
+        values = np.asarray(stored[...])
+        return values.astype(stored.attrs["dtype"]) if "dtype" in stored.attrs else values
     labels = _read_json(group, name)
     return np.array(labels, dtype=object if name == "feature_names_in_" else None)

@@ -10,7 +10,13 @@ import numpy as np
 from dask.utils import format_bytes, parse_bytes
 
 from gpgc_dask.arrays import Features, Index
-from gpgc_dask.oracle.dask import FAN_IN, MAX_GROUP_BYTES, cluster_resources
+from gpgc_dask.oracle.dask import (
+    FAN_IN,
+    MAX_GROUP_BYTES,
+    cluster_resources,
+    is_dask,
+    rows_held,
+)
 from gpgc_dask.oracle.kernels import BATCH_ROWS
 from gpgc_dask.oracle.layout import is_adjacent
 from gpgc_dask.oracle.process import one_blas_thread
@@ -46,6 +52,8 @@ class Shape:
     adjacent: bool
     stored_bytes: int
     block_rows: int
+    held_rows: int
+    """Rows that a task has in memory at a time."""
     product_bytes: int
     """Bytes of a number in the products: 4 or 8."""
 
@@ -67,6 +75,7 @@ class Shape:
             adjacent=is_adjacent(groups),
             stored_bytes=X.dtype.itemsize,
             block_rows=int(max(chunks)),
+            held_rows=rows_held(X) if is_dask(X) else 0,
             product_bytes=8 if wide else 4,
         )
 
@@ -181,11 +190,8 @@ def plan(
     seconds += bytes_read / (machine.read_bytes_per_second * threads)
     seconds += _driver_products(shape) * reads / machine.products_per_second
     seconds += reads * SECONDS_A_GRAPH if resources.separate else 0.0
-    driver = driver_bytes(shape)
-    worker = worker_bytes(shape, resources.threads, redundancy=redundancy)
-    if not resources.separate:
-        worker += driver - PROCESS_BYTES
-        driver = worker
+    worker = _worker_bytes(shape, resources, resources.threads, redundancy=redundancy)
+    driver = driver_bytes(shape) if resources.separate else worker
     return Plan(shape, resources, machine, worker, driver, reads, bytes_read, products, seconds)
 
 
@@ -216,21 +222,28 @@ def _driver_products(shape: Shape) -> float:
     return 4 * (2 / 3) * float(shape.n_features) ** 3 * 2
 
 
+def _worker_bytes(shape: Shape, resources: Resources, threads: int, *, redundancy: bool) -> int:
+    """As :func:`worker_bytes`, with the driver's own where they are one process."""
+    needed = worker_bytes(shape, threads, redundancy=redundancy)
+    return needed if resources.separate else needed + driver_bytes(shape) - PROCESS_BYTES
+
+
 def worker_bytes(shape: Shape, threads: int, *, redundancy: bool) -> int:
     """Peak memory of a worker process, in bytes.
 
-    A process holds T in float64 and in the products' precision; each thread two blocks (a batch may
-    lie across them) and a third while it is read, the batch, a Gram sum in float64 and one product;
-    and the process the partials that the tree sums, with a few that wait or travel.
+    A process holds T in float64 and in the products' precision; each thread the rows it has read or
+    was given (a batch may lie across two blocks, a third is being read), the batch, a Gram sum in
+    float64 and one product; and the process the partials that the tree sums, with a few that wait
+    or travel. In the first read a partial holds the statistics of large groups too.
     """
     k, p = shape.n_features, shape.product_bytes
     square = k * k
     batch = min(max(BATCH_ROWS, shape.largest_group), max(shape.block_rows, shape.largest_group))
-    block = 3 * shape.block_rows * k * shape.stored_bytes
+    block = shape.held_rows * k * shape.stored_bytes
     batches = batch * k * p
     leave_out = min(shape.largest_group, BATCH_ROWS) * k * (2 * p + 8) if redundancy else 0
     sums = square * (8 + p)
-    partials = (FAN_IN + 4) * 8 * square
+    partials = (FAN_IN + 4) * 8 * square + (FAN_IN + 1) * _statistics_bytes(shape)
     shared = square * (8 + p)
     return int(PROCESS_BYTES + shared + partials + threads * (block + batches + leave_out + sums))
 
@@ -238,19 +251,24 @@ def worker_bytes(shape: Shape, threads: int, *, redundancy: bool) -> int:
 def driver_bytes(shape: Shape) -> int:
     """Peak memory of the driver, in bytes: k×k arrays, N-vectors and sufficient statistics."""
     k = shape.n_features
-    statistics = shape.n_large_groups * 8 * k * (k + shape.n_targets)
-    statistics = min(statistics, STATISTICS_BYTES)
-    return int(PROCESS_BYTES + 8 * 8 * k * k + 6 * 8 * shape.n_rows + 2 * statistics)
+    statistics = 2 * _statistics_bytes(shape)
+    return int(PROCESS_BYTES + 9 * 8 * k * k + 6 * 8 * shape.n_rows + statistics)
 
 
-def refuse_if_too_large(found: Plan) -> None:
-    """Raise a MemoryError with the numbers and the way out where a plan does not fit."""
-    if found.fits:
+def _statistics_bytes(shape: Shape) -> int:
+    """Sufficient statistics of groups with more rows than features."""
+    k = shape.n_features
+    return min(shape.n_large_groups * 8 * k * (k + shape.n_targets), STATISTICS_BYTES)
+
+
+def refuse_if_too_large(s: Shape, r: Resources, *, redundancy: bool) -> None:
+    """Raise a MemoryError with the numbers and the way out where a fit will not fit."""
+    needed = _worker_bytes(s, r, r.threads, redundancy=redundancy)
+    if r.memory is None or needed <= USABLE_SHARE * r.memory:
         return
-    r, s = found.resources, found.shape
-    one_thread = worker_bytes(s, 1, redundancy=True)
+    one_thread = _worker_bytes(s, r, 1, redundancy=redundancy)
     raise MemoryError(
-        f"a worker needs {format_bytes(found.worker_bytes)} for this fit but has "
+        f"a worker needs {format_bytes(needed)} for this fit but has "
         f"{format_bytes(r.memory or 0)} ({s.n_features:,} features, blocks of {s.block_rows:,} "
         f"rows, {r.threads} thread(s)). Give workers more memory, or fewer threads (one thread: "
         f"{format_bytes(one_thread)}), or rechunk X into smaller row blocks; "

@@ -14,12 +14,22 @@ import numpy as np
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from gpgc_dask.arrays import Array, Index, Labels
+from gpgc_dask.arrays import Array, Index, Labels, Mask
 from gpgc_dask.oracle.base import Rows
 from gpgc_dask.oracle.dask import compute, is_dask
 from gpgc_dask.oracle.tasks import check_finite, listed
 
-__all__ = ["Training", "check_features", "check_training", "code_labels", "to_vector"]
+__all__ = [
+    "Training",
+    "check_features",
+    "check_training",
+    "check_weights",
+    "choice",
+    "code_labels",
+    "find_labels",
+    "positive",
+    "to_vector",
+]
 
 
 FLOATS = (np.float64, np.float32, np.float16)
@@ -59,8 +69,10 @@ def check_training(
         )
     y = to_vector("y", y, n)
     classes, codes = code_labels("y", y)
-    check_classification_targets(y)
-    weights = _sample_weight(sample_weight, n)
+    check_classification_targets(y if y.dtype.kind == "f" else codes)
+    weights = check_weights("sample_weight", sample_weight, n)
+    if not weights.any():
+        raise ValueError("sample_weight is zero everywhere: at least two rows must carry weight")
     present = np.bincount(codes, weights, classes.size) > 0
     if classes.size < 2 or present.sum() < 2:
         raise ValueError(
@@ -78,6 +90,8 @@ def check_training(
 
 def check_features(X: Any, n_features: int | None = None) -> Any:
     """X as a 2-D float NumPy array, finite, or as a dask array with whole rows in a block."""
+    if isinstance(getattr(X, "_meta", X), np.ma.MaskedArray):
+        raise ValueError("X is a masked array: fill the masked values or drop their rows first")
     if is_dask(X):
         X = _check_dask(X)
     else:
@@ -126,7 +140,7 @@ def to_vector(name: str, values: Any, n: int) -> Labels:
     """A 1-D NumPy array of length n."""
     if is_dask(values):
         (values,) = compute(values)
-    array = np.asarray(values)
+    array = _as_labels(values)
     if array.ndim == 2 and array.shape[1] == 1:
         array = column_or_1d(array, warn=True)
     if array.ndim != 1:
@@ -134,6 +148,19 @@ def to_vector(name: str, values: Any, n: int) -> Labels:
     if array.size != n:
         raise ValueError(f"{name} has {array.size} values but X has {n} rows: pass one value a row")
     return array
+
+
+def _as_labels(values: Any) -> Labels:
+    """The values as they are: NumPy would make text of NaN, and floats of large integers."""
+    if not isinstance(values, (list, tuple)):
+        return np.asarray(values)
+    if len({type(value) for value in values}) <= 1:
+        plain = np.asarray(values)
+        if plain.dtype.kind != "f" or isinstance(values[0], (float, np.floating)):
+            return plain
+    labels = np.empty(len(values), dtype=object)
+    labels[:] = values
+    return labels
 
 
 def code_labels(name: str, labels: Labels) -> tuple[Labels, Index]:
@@ -152,41 +179,70 @@ def code_labels(name: str, labels: Labels) -> tuple[Labels, Index]:
             f"{name} mixes labels of types {', '.join(kinds)} that cannot be ordered: "
             "use one type, for example all strings"
         ) from error
-    if distinct.dtype == object and all(isinstance(value, str) for value in distinct):
-        distinct = distinct.astype(str)
-    return distinct, codes.astype(np.intp)
+    return _narrowed(distinct), codes.astype(np.intp)
+
+
+def _narrowed(distinct: Labels) -> Labels:
+    """Objects of one plain type as an array of that type."""
+    if distinct.dtype == object:
+        if all(isinstance(value, str) for value in distinct):
+            return distinct.astype(str)
+        if all(isinstance(value, (bool, int, float, np.generic)) for value in distinct):
+            return np.array(distinct.tolist())
+    return distinct
+
+
+def find_labels(known: Labels, labels: Labels) -> tuple[Index, Mask]:
+    """(place of each label among the sorted ``known``, whether it is there)."""
+    if _kind(known) != _kind(labels):
+        return np.zeros(labels.size, dtype=np.intp), np.zeros(labels.size, dtype=bool)
+    place = np.minimum(np.searchsorted(known, labels), known.size - 1)
+    return place, np.asarray(known[place] == labels)
+
+
+def _kind(labels: Labels) -> str:
+    """Labels of one kind can be compared: numbers with numbers, text with text."""
+    return "number" if labels.dtype.kind in "biuf" else labels.dtype.kind
 
 
 def _missing(labels: Labels) -> Index:
     if labels.dtype.kind == "f":
         return np.flatnonzero(~np.isfinite(labels))
+    if labels.dtype.kind in "mM":
+        return np.flatnonzero(np.isnat(labels))
     if labels.dtype == object:
-        return np.array(
-            [i for i, value in enumerate(labels) if value is None or value != value], dtype=np.intp
-        )
+        return np.flatnonzero([_is_missing(value) for value in labels])
     return np.empty(0, dtype=np.intp)
 
 
-def _sample_weight(sample_weight: Any, n: int) -> Array:
-    if sample_weight is None:
+def _is_missing(value: Any) -> bool:
+    if value is None:
+        return True
+    try:
+        return bool(value != value)
+    except TypeError:  # pandas.NA does not say
+        return True
+
+
+def check_weights(name: str, values: Any, n: int) -> Array:
+    """(n,) finite numbers ≥ 0; ones where there are none, a number stands for all."""
+    if values is None:
         return np.ones(n)
-    if isinstance(sample_weight, numbers.Number):
-        sample_weight = np.full(n, sample_weight)
-    weights = to_vector("sample_weight", sample_weight, n)
+    if isinstance(values, numbers.Number):
+        values = np.full(n, values)
+    weights = to_vector(name, values, n)
     try:
         weights = weights.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise TypeError(
-            f"sample_weight must hold numbers, got dtype {weights.dtype}: convert it to float"
+            f"{name} must hold numbers, got dtype {weights.dtype}: convert it to float"
         ) from error
     bad = np.flatnonzero(~(weights >= 0) | ~np.isfinite(weights))
     if bad.size:
         raise ValueError(
-            f"sample_weight is negative, NaN or infinite at row(s) {listed(bad)}: "
-            "weights must be ≥ 0 (0 leaves a row out)"
+            f"{name} is negative, NaN or infinite at row(s) {listed(bad)}: "
+            "it must be ≥ 0 (0 leaves a row out)"
         )
-    if not weights.any():
-        raise ValueError("sample_weight is zero everywhere: at least two rows must carry weight")
     return weights
 
 
@@ -219,7 +275,7 @@ def _class_weight(class_weight: Any, classes: Labels, codes: Index, weights: Arr
 
 def _groups(groups: Any, n: int) -> tuple[Labels, Index]:
     if groups is None:
-        return np.array([0]), np.zeros(n, dtype=np.intp)
+        return np.array(["all"]), np.zeros(n, dtype=np.intp)
     return code_labels("groups", to_vector("groups", groups, n))
 
 

@@ -144,6 +144,7 @@ def test_a_failed_fit_leaves_the_old_one(name):
         ("redundancy", -1.0, ValueError),
         ("redundancy", None, TypeError),
         ("noise_floor", -1e-3, ValueError),
+        ("noise_floor", 1e5, ValueError),
         ("progress", "bar", TypeError),
         ("class_weight", "even", ValueError),
         ("class_weight", {7: 2.0}, ValueError),
@@ -187,3 +188,28 @@ def test_prediction_input_is_checked_too():
         model.leave_group_out(DATA.X, DATA.y + 5, DATA.groups)
     with pytest.raises(ValueError, match="groups has 5 values"):
         model.leave_group_out(DATA.X, DATA.y, DATA.groups[:5])
+    for name in ("sample_weight", "area"):
+        with pytest.raises(ValueError, match=rf"{name} is negative.*row\(s\) 3"):
+            model.leave_group_out(DATA.X, DATA.y, DATA.groups, **{name: weights(-1.0)})
+
+
+def test_lists_keep_their_labels():
+    y = ["cat" if label else "dog" for label in DATA.y]
+    with pytest.raises(ValueError, match=r"y has NaN or None at position\(s\) 0"):
+        GPGC().fit(DATA.X, [float("nan"), *y[1:]], groups=DATA.groups)
+    ids = [2**63 + int(group) for group in DATA.groups]
+    assert GPGC().fit(DATA.X, y, groups=[-1 if i == ids[0] else i for i in ids]).groups_.size == 15
+    assert GPGC().fit(DATA.X, np.array(DATA.y, dtype=object)).classes_.tolist() == [0, 1]
+
+
+def test_masked_arrays_are_refused():
+    with pytest.raises(ValueError, match="X is a masked array"):
+        GPGC().fit(np.ma.masked_greater(DATA.X, 2), DATA.y, groups=DATA.groups)
+
+
+def test_names_that_cannot_be_leave_nothing_behind():
+    pd = pytest.importorskip("pandas")
+    model = GPGC()
+    with pytest.raises(TypeError, match="feature names"):
+        model.fit(pd.DataFrame(DATA.X, columns=["a", "b", "c", "d", "e", 4]), DATA.y)
+    assert not [name for name in vars(model) if name.endswith("_")]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 from gpgc_dask import GP, GPGC
 from tests.problems import classification
@@ -86,8 +88,27 @@ def test_another_fits_checkpoint_is_refused(tmp_path):
     assert path.exists()
 
 
-def test_a_damaged_checkpoint_is_named(tmp_path):
+def test_an_unfinished_fit_can_go_on(tmp_path):
     path = tmp_path / "fit.npz"
-    path.write_bytes(b"PK\x03\x04 not really")
+    with pytest.warns(ConvergenceWarning):
+        GPGC(checkpoint=path, max_iter=2).fit(DATA.X, DATA.y, groups=DATA.groups)
+    assert path.exists()
+    model = GPGC(checkpoint=path).fit(DATA.X, DATA.y, groups=DATA.groups)
+    assert model.converged_
+    assert not path.exists()
+
+
+def foreign_npz():
+    buffer = io.BytesIO()
+    np.savez(buffer, meta=np.frombuffer(b"{}", dtype=np.uint8))
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"PK\x03\x04 not really", b"\x93NUMPY\x01\x00", foreign_npz()]
+)
+def test_a_damaged_checkpoint_is_named(tmp_path, content):
+    path = tmp_path / "fit.npz"
+    path.write_bytes(content)
     with pytest.raises(ValueError, match=r"fit.npz cannot be read .* remove it"):
         GPGC(checkpoint=path).fit(DATA.X, DATA.y, groups=DATA.groups)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+
 import dask.array as da
 import numpy as np
 import pytest
 
 import gpgc_dask
 from gpgc_dask import GP, GPGC
+from gpgc_dask.oracle.process import blas_threads
 from tests.dense import DenseGP
 from tests.problems import classification
 
@@ -61,9 +64,31 @@ def test_leave_group_out_is_exact(model):
 
 
 def test_a_group_the_fit_never_saw_gets_the_plain_prediction(model):
-    strange = np.full(2000, 777)
-    found = model.leave_group_out(DATA.X, DATA.y, strange)
-    np.testing.assert_allclose(found, model.decision_function(DATA.X))
+    names = np.where(DATA.groups < 30, DATA.groups, 1000 + DATA.groups)
+    with pytest.warns(UserWarning, match="30 of 60 groups were not in the fit"):
+        found = model.leave_group_out(DATA.X, DATA.y, names)
+    strange = names >= 1000
+    np.testing.assert_allclose(found[strange], model.decision_function(DATA.X)[strange])
+    same = model.leave_group_out(DATA.X, DATA.y, DATA.groups)
+    np.testing.assert_allclose(found[~strange], same[~strange])
+
+
+def test_groups_of_another_fit_are_refused(model):
+    with pytest.raises(ValueError, match="none of the fit's groups"):
+        model.leave_group_out(DATA.X, DATA.y, DATA.groups.astype(str))
+    with pytest.raises(ValueError, match="none of the fit's groups"):
+        GPGC().fit(DATA.X, DATA.y).leave_group_out(DATA.X, DATA.y, DATA.groups)
+
+
+def test_one_noise_for_all_leaves_any_groups_out():
+    without = GP(redundancy=1.0).fit(DATA.X, DATA.y)
+    with_groups = GP(redundancy=1.0).fit(DATA.X, DATA.y, groups=DATA.groups)
+    np.testing.assert_allclose(
+        without.leave_group_out(DATA.X, DATA.y, DATA.groups),
+        with_groups.leave_group_out(DATA.X, DATA.y, DATA.groups),
+        rtol=1e-6,
+        atol=1e-8,
+    )
 
 
 def test_agreement_ranks_spoilt_groups(model):
@@ -218,6 +243,51 @@ def test_save_and_load(tmp_path, kind):
     )
     saved.save(tmp_path / "model.zarr")
     assert [path.name for path in tmp_path.iterdir()] == ["model.zarr"]
+
+
+@pytest.mark.parametrize("unit", ["D", "ns"])
+def test_dates_as_groups_survive_saving(tmp_path, unit):
+    days = np.datetime64("2026-11-16", unit) + DATA.groups
+    saved = GPGC().fit(DATA.X, DATA.y, groups=days)
+    saved.save(tmp_path / "model.zarr")
+    model = gpgc_dask.load(tmp_path / "model.zarr")
+    assert model.groups_.dtype == saved.groups_.dtype
+    expected = saved.leave_group_out(DATA.X, DATA.y, days)
+    np.testing.assert_array_equal(model.leave_group_out(DATA.X, DATA.y, days), expected)
+
+
+def test_what_cannot_be_saved_is_named(tmp_path, model):
+    class Mine(GPGC):
+        pass
+
+    with pytest.raises(TypeError, match="Mine cannot be saved"):
+        Mine().fit(DATA.X, DATA.y, groups=DATA.groups).save(tmp_path / "model.zarr")
+    with pytest.raises(ValueError, match="is a URL"):
+        model.save("s3://bucket/model.zarr")
+    assert not list(tmp_path.iterdir())
+
+
+def test_empty_blocks_are_no_trouble(model):
+    X = da.from_array(DATA.X, chunks=((0, 7, 0, 1993), -1))
+    for lazy, expected in (
+        (model.predict(X), model.predict(DATA.X)),
+        (model.predict_proba(X), model.predict_proba(DATA.X)),
+    ):
+        assert lazy.shape == expected.shape
+        np.testing.assert_allclose(lazy.compute(), expected)
+
+
+def test_fits_side_by_side_leave_the_threads_of_blas_alone():
+    before = blas_threads()
+    X = da.from_array(DATA.X, chunks=(400, -1))
+    fits = [
+        threading.Thread(target=lambda: GPGC().fit(X, DATA.y, groups=DATA.groups)) for _ in range(4)
+    ]
+    for fit in fits:
+        fit.start()
+    for fit in fits:
+        fit.join()
+    assert blas_threads() == before
 
 
 def test_nothing_else_is_overwritten_or_taken_for_a_model(tmp_path, model):

@@ -159,18 +159,22 @@ def test_a_memory_map_is_not_sent_with_every_task(tmp_path, client):
     np.testing.assert_allclose(found.gram, data.X.T @ data.X, rtol=1e-8)
 
 
-@pytest.mark.parametrize("source", ["computed", "shared", "persisted"])
+@pytest.mark.parametrize("source", ["computed", "with a constant", "shared", "persisted"])
 def test_arrays_that_are_no_plain_reads(client, small_tasks, source):
     data = classification(600, 30, 40)
     expected = NumpySweeps(data.X, rows_of(data), FLOAT64)
     X = da.from_array(data.X, chunks=(100, -1))
     if source == "computed":
         X = X * 2 / 2
+    elif source == "with a constant":
+        X = da.concatenate([X[:, :-1], da.ones((600, 1), chunks=(100, 1))], axis=1).rechunk({1: -1})
+        X = X[np.s_[0:600]]
     elif source == "shared":
         X = (X - X.mean(0)) + X.mean(0)
     else:
         X = X.persist()
     oracle = DaskSweeps(X, rows_of(data), FLOAT64)
+    assert oracle._blocks.readable == (source in ("computed", "with a constant"))
     log_noise = np.linspace(-1, 1, 40)
     one, other = (o.moments(log_noise, 1.0) for o in (oracle, expected))
     np.testing.assert_allclose(one.gram, other.gram, rtol=1e-8)

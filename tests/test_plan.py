@@ -23,6 +23,7 @@ def shape(n=100_000, k=1000, n_groups=1000, **changes):
         "adjacent": True,
         "stored_bytes": 4,
         "block_rows": 4096,
+        "held_rows": 3 * 4096,
         "product_bytes": 4,
     }
     return Shape(**{**values, **changes})
@@ -74,7 +75,7 @@ def test_a_fit_that_cannot_fit_is_refused_before_it_starts(monkeypatch):
     data = classification(1000, 20, 30)
     X = da.from_array(data.X, chunks=(200, -1))
     tight = Resources(2, 1, 50 << 20, True)
-    monkeypatch.setattr(Resources, "of", classmethod(lambda cls, *args: tight))
+    monkeypatch.setattr(Resources, "of", classmethod(lambda cls, **given: tight))
     model = GPGC()
     with pytest.raises(MemoryError, match=r"needs .* but has 50.00 MiB.*force=True"):
         model.fit(X, data.y, groups=data.groups)

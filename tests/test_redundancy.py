@@ -65,6 +65,16 @@ def test_redundancy_is_a_tempering_of_the_weights():
     np.testing.assert_allclose(by_c.noise_variance_, by_weight.noise_variance_, rtol=1e-6)
 
 
+def test_a_bound_counts_as_solved():
+    """Pairs of rows tell little: c goes to its lower bound, and the fit is done all the same."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((240, 5))
+    y = (X[:, 0] + rng.standard_normal(240) > 0).astype(int)
+    model = GPGC().fit(X > 0, y, groups=np.arange(240) // 2)
+    assert model.converged_
+    assert model.n_reads_ < 40
+
+
 def test_few_groups_leave_it_at_one():
     data = classification(600, 10, 5)
     assert GPGC().fit(data.X, data.y, groups=data.groups).redundancy_ == 1.0

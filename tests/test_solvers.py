@@ -7,6 +7,7 @@ import itertools
 import dask.array as da
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 from gpgc_dask import GP, GPGC
 from gpgc_dask.noise import FixedPointRule
@@ -153,8 +154,17 @@ def test_progress_prints_lines(capsys):
     assert "log evidence" in lines[0]
 
 
-def test_max_iter_is_honoured_and_told():
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("max_iter", [1, 3])
+def test_max_iter_is_honoured_and_told(solver, max_iter):
     data = classification(3000, 150, 60)
-    model = GPGC(solver="fixed-point", max_iter=1).fit(data.X, data.y, groups=data.groups)
-    assert model.n_iter_ == 1
+    with pytest.warns(ConvergenceWarning, match="raise max_iter"):
+        model = GPGC(solver=solver, max_iter=max_iter).fit(data.X, data.y, groups=data.groups)
+    assert model.n_iter_ == max_iter
     assert not model.converged_
+
+
+def test_one_noise_for_all_with_many_scales():
+    data = classification(600, 120, 20)
+    model = GP(redundancy=1.0).fit(data.X, data.y, feature_groups=np.arange(120))
+    assert model.converged_

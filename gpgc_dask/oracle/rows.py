@@ -28,7 +28,7 @@ __all__ = ["RowSweeps", "Survey", "survey"]
 TaskFunction = Callable[[Batches, Rows, int], Any]
 """(batches, rows, number of the first row in X) -> something with a ``merge`` of its own."""
 
-STATISTICS_BYTES = 1 << 30
+STATISTICS_BYTES = 1 << 28
 """Memory the driver may spend on sufficient statistics of large groups."""
 
 LEAVE_OUT_BYTES = 1 << 28
@@ -162,13 +162,16 @@ def _reduced(rows: RowSweeps, apart: Mask, found: dict[int, MomentSums]) -> Swee
     if not apart.any():
         return rows
     large, small = np.flatnonzero(apart), np.flatnonzero(~apart)
-    kept = [found[int(j)].finish(rows.arithmetic) for j in large]
-    statistics = StatisticsOracle(
-        np.stack([moments.gram for moments in kept]),
-        np.stack([moments.cross for moments in kept]),
-        np.array([moments.yy for moments in kept]),
-        rows.group_weight[large],
+    k, t = rows.n_features, rows.n_targets
+    gram, cross, yy = (
+        np.empty((large.size, k, k)),
+        np.empty((large.size, k, t)),
+        np.empty(large.size),
     )
+    for place, group in enumerate(large.tolist()):
+        moments = found.pop(group).finish(rows.arithmetic)
+        gram[place], cross[place], yy[place] = moments.gram, moments.cross, moments.yy
+    statistics = StatisticsOracle(gram, cross, yy, rows.group_weight[large])
     statistics.reads = rows.reads
     if not small.size:
         return statistics
