@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gpgc_dask.arrays import Array, Features, group_sums
+from gpgc_dask.arrays import Array, Features, Index, group_sums
 from gpgc_dask.checkpoint import Checkpoint, Saved, digest
 from gpgc_dask.noise import NoiseModel
 from gpgc_dask.oracle.dask import DaskSweeps, is_dask, sample_rows
@@ -34,12 +34,6 @@ FLOAT32_RANGE = (1e-12, 1e12)
 
 SAMPLE_ROWS = 2048
 """Rows looked at to choose the offset and to judge float32."""
-
-MAX_PRECISION_ERROR = 0.02
-"""Error of the evidence from float32 products, in nats, up to which they are trusted; more with
-more rows, as ``PRECISION_ERROR_A_ROW``."""
-
-PRECISION_ERROR_A_ROW = 1e-6
 
 
 @dataclass(frozen=True)
@@ -72,12 +66,20 @@ class Fitted:
 
 def fit(training: Training, options: Options) -> Fitted:
     """Fit in the data's own precision; in float64 where float32 products turn out unsafe."""
-    sample = _sample(training.X)
+    index, sample = _sample(training.X)
     checkpoint = _checkpoint(training, options, sample)
     begin = (checkpoint and checkpoint.load()) or Saved(None, [], 0.0)
+    inherited = len(begin.entries)
     offset = _offset(sample)
     for dtype in _precisions(training.X, sample, options):
-        found = _attempt(training, options, Arithmetic(dtype, offset), sample, checkpoint, begin)
+        found = _attempt(
+            training,
+            options,
+            PrecisionProbe(sample, training.rows.take(index), Arithmetic(dtype, offset)),
+            checkpoint,
+            begin,
+            inherited,
+        )
         if isinstance(found, Fitted):
             break
         begin = found
@@ -114,10 +116,12 @@ def _sweeps(training: Training, arithmetic: Arithmetic) -> RowSweeps:
     return kind(training.X, training.rows, arithmetic)
 
 
-def _sample(X: Any) -> Features:
+def _sample(X: Any) -> tuple[Index, Features]:
+    """Numbers and features of some rows spread over X."""
     if is_dask(X):
         return sample_rows(X, SAMPLE_ROWS)
-    return np.asarray(X[:: max(len(X) // SAMPLE_ROWS, 1)])
+    index = np.arange(0, len(X), max(len(X) // SAMPLE_ROWS, 1))
+    return index, np.asarray(X[index])
 
 
 def _checkpoint(training: Training, options: Options, sample: Features) -> Checkpoint | None:
@@ -140,28 +144,32 @@ def _checkpoint(training: Training, options: Options, sample: Features) -> Check
 def _attempt(
     training: Training,
     options: Options,
-    arithmetic: Arithmetic,
-    sample: Features,
+    probe: PrecisionProbe,
     checkpoint: Checkpoint | None,
     begin: Saved,
+    inherited: int,
 ) -> Fitted | Saved:
-    """The fit in one arithmetic, or where it stopped because the arithmetic was not enough."""
+    """The fit in the probe's arithmetic, or where it stopped because that was not enough."""
+    arithmetic = probe.arithmetic
     sweeps = _sweeps(training, arithmetic)
     history = History(
         sweeps,
         arithmetic.name,
         earlier_reads=begin.reads,
-        inherited=len(begin.entries),
+        inherited=inherited,
         listeners=list(options.listeners),
         keep_state=None if checkpoint is None else checkpoint.save,
         entries=list(begin.entries),
     )
     try:
-        first = _first_read(training, options, sweeps, sample)
+        first = _first_read(training, options, sweeps, probe.sample)
         history.oracle = first.oracle
-        problem = _problem(training, options, first, PrecisionProbe.of(sample, arithmetic))
+        problem = _problem(training, options, first, probe)
         start = _start(problem, first, begin.state, history)
         solution = solve(problem, start, history, options.solver)
+        if not solution.converged and history.left(problem) > 0 and arithmetic.dtype == np.float32:
+            # The solver gave up, not the user: rounding hides what is left to win.
+            raise PrecisionError(solution.point.state)
     except PrecisionError as stopped:
         return Saved(stopped.state, history.entries, history.reads)
     except np.linalg.LinAlgError:
@@ -218,5 +226,4 @@ def _problem(training: Training, options: Options, first: Survey, probe: Precisi
         tol=options.tol,
         max_iter=options.max_iter,
         probe=probe,
-        max_precision_error=max(MAX_PRECISION_ERROR, PRECISION_ERROR_A_ROW * len(training.rows)),
     )

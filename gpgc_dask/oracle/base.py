@@ -67,6 +67,10 @@ class Rows:
         """(J,) number of rows of each group."""
         return np.bincount(self.groups, minlength=self.n_groups)
 
+    def precision(self, log_noise: Array, redundancy: float) -> Array:
+        """(N,) p of each row: w / (c ε²) with ln ε² of its group."""
+        return self.weights * np.exp(-log_noise[self.groups]) / redundancy
+
     def take(self, index: slice | Index) -> Rows:
         return Rows(
             self.codes[index],

@@ -336,13 +336,15 @@ def rows_held(X: da.Array) -> int:
     return max(GIVEN_BYTES // (X.shape[1] * X.dtype.itemsize), 1) + largest
 
 
-def sample_rows(X: da.Array, n_rows: int) -> Features:
-    """Some rows of a few blocks spread over X."""
+def sample_rows(X: da.Array, n_rows: int) -> tuple[Index, Features]:
+    """Numbers and features of some rows, of a few blocks spread over X."""
     filled = np.flatnonzero(X.chunks[0])
     chosen = filled[np.linspace(0, len(filled) - 1, min(len(filled), SAMPLE_BLOCKS)).astype(int)]
     each = -(-n_rows // len(chosen))
     parts = compute(*(X.blocks[number][:each] for number in chosen))
-    return np.concatenate(parts)
+    first = np.cumsum([0, *X.chunks[0]])[chosen]
+    index = [start + np.arange(len(part)) for start, part in zip(first, parts, strict=True)]
+    return np.concatenate(index).astype(np.intp), np.concatenate(parts)
 
 
 class DaskOracle(FeatureOracle):

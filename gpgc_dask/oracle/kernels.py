@@ -12,6 +12,7 @@ from scipy.linalg import blas
 
 from gpgc_dask.arrays import Array, Features, Index
 from gpgc_dask.evidence import Moments, Posterior
+from gpgc_dask.oracle.base import Rows
 
 __all__ = [
     "Arithmetic",
@@ -258,34 +259,29 @@ def leave_out_shift(
 class PrecisionProbe:
     """What the arithmetic of the products costs the evidence, seen on a sample of rows.
 
-    error : (k, k) mean error of a row's φφᵀ, product in the arithmetic less product in float64.
-    An error ΔG of the Gram changes ½ ln|B| by ½ tr(V ΔG) and the fit by ½ μᵀΔGμ, and a row's part
-    of ΔG grows with its precision: so a few z ~ N(0, V), μ and the sum of all precisions tell the
-    cost at any point, without another product.
+    Errors ΔG and Δb of the moments change ½ ln|B| by ½ tr(V ΔG) and the fit by ½ μᵀΔGμ − μᵀΔb: so
+    a few z ~ N(0, V), and μ, tell the cost without a Gram in float64.
     """
 
-    error: Array | None
+    sample: Features
+    rows: Rows
+    arithmetic: Arithmetic
 
-    @classmethod
-    def of(cls, sample: Features, arithmetic: Arithmetic) -> PrecisionProbe:
-        if arithmetic.dtype == np.float64:
-            return cls(None)
-        sums, work = MomentSums.zeros(sample.shape[1], 1), Workspace(arithmetic)
-        ones = np.ones(len(sample))
-        sums.add(work, work.load([sample]), ones, ones[:, None])
-        exact = sample.astype(np.float64)
-        return cls((sums.finish(arithmetic).gram - exact.T @ exact) / len(sample))
-
-    def nats(self, post: Posterior, total_precision: float) -> float:
-        """Error of the evidence at a posterior where all rows' precisions sum to this."""
-        if self.error is None:
+    def nats(self, post: Posterior, log_noise: Array, redundancy: float) -> float:
+        """Error of the evidence that the sample's products make at a posterior."""
+        if self.arithmetic.dtype == np.float64:
             return 0.0
-        z = (np.random.default_rng(0).standard_normal((PROBES, len(self.error))) @ post.T).T
-        determinant = np.abs(_forms(self.error, z)).mean()
-        fit = np.abs(_forms(self.error, post.mu)).sum()
-        return 0.5 * total_precision * float(determinant + fit)
+        precision = self.rows.precision(log_noise, redundancy)
+        targets, exact = self.rows.targets(), self.sample.astype(np.float64)
+        sums, work = MomentSums.zeros(*post.mu.shape), Workspace(self.arithmetic)
+        sums.add(work, work.load([self.sample]), precision, targets)
+        found = sums.finish(self.arithmetic)
 
+        def gram_errors(columns: Array) -> Array:
+            forms = np.einsum("ip,ip->p", columns, found.gram @ columns)
+            return np.abs(forms - precision @ (exact @ columns) ** 2)
 
-def _forms(A: Array, columns: Array) -> Array:
-    """zᵀAz of every column z."""
-    return np.einsum("ip,ip->p", columns, A @ columns)
+        z = (np.random.default_rng(0).standard_normal((PROBES, exact.shape[1])) @ post.T).T
+        cross = (found.cross * post.mu).sum(0) - precision @ (targets * (exact @ post.mu))
+        gram = gram_errors(z).mean() + gram_errors(post.mu).sum()
+        return 0.5 * float(gram) + float(np.abs(cross).sum())

@@ -82,7 +82,7 @@ def sweep_moments(
     for start, stop, pieces in batches:
         part = rows.take(slice(start, stop))
         sums = sums or MomentSums.zeros(pieces[0].shape[1], rows.n_targets)
-        precision = part.weights * np.exp(-log_noise[part.groups]) / redundancy
+        precision = part.precision(log_noise, redundancy)
         sums.add(work, work.load(pieces), precision, part.targets())
     if sums is None:
         raise ValueError("X has no rows")
@@ -176,7 +176,7 @@ class Sweep:
     ) -> tuple[Index, Array]:
         """Groups and columns of one batch; its part of the next moments goes into ``sums``."""
         groups, local = np.unique(rows.groups, return_inverse=True)
-        precision = rows.weights * np.exp(-self.log_noise[rows.groups]) / self.redundancy
+        precision = rows.precision(self.log_noise, self.redundancy)
         targets = rows.targets()
 
         A = work.load(pieces)
@@ -213,7 +213,7 @@ class Sweep:
         work = Workspace(self.project.arithmetic)
         for start, stop, pieces in batches:
             part = rows.take(slice(start, stop))
-            precision = part.weights * np.exp(-self.log_noise[part.groups]) / self.redundancy
+            precision = part.precision(self.log_noise, self.redundancy)
             A = work.load(pieces)
             mean = self.project.mean(A)
             starts = np.flatnonzero(np.diff(part.groups, prepend=-1))

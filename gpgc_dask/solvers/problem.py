@@ -20,6 +20,9 @@ __all__ = ["Certificate", "Point", "PrecisionError", "Problem", "State"]
 SCALE_RANGE = (1e-10, 1e8)
 """Bounds of σ²_g times the mean squared norm of a row's features in g: the prior variance of f."""
 
+PRECISION_SHARE = 30.0
+"""Error of the evidence from the products, in units of the gain tolerance, that is let pass."""
+
 MIN_REDUNDANCY = 0.5
 """Smallest c: rows that oppose each other more than chance would make it smaller still."""
 
@@ -95,7 +98,6 @@ class Problem:
     tol: float
     max_iter: int
     probe: PrecisionProbe
-    max_precision_error: float
 
     @property
     def n_targets(self) -> int:
@@ -191,9 +193,8 @@ class Problem:
 
         Raises :class:`PrecisionError` where the products' arithmetic is not good enough for it.
         """
-        precision = self.group_weight(point.state.redundancy) @ np.exp(-point.state.log_noise)
-        error = self.probe.nats(point.post, float(precision))
-        if error > self.max_precision_error:
+        error = self._precision_error(point)
+        if error > PRECISION_SHARE * self.gain_tolerance:
             raise PrecisionError(point.state)
         noise, scales = self.gradient(point, terms)
         fisher_noise, fisher_scales = self.fisher(point.state.redundancy)
@@ -213,6 +214,15 @@ class Problem:
             ratio=self._projected_ratio(point.state.redundancy, ratio),
             precision_error=error,
         )
+
+    def _precision_error(self, point: Point) -> float:
+        """Nats that the products' arithmetic costs, from the sample to all rows by precision."""
+        state = point.state
+        weight = self.group_weight(state.redundancy)
+        total = float(weight @ np.exp(-state.log_noise))
+        sampled = float(self.probe.rows.precision(state.log_noise, state.redundancy).sum())
+        error = self.probe.nats(point.post, state.log_noise, state.redundancy)
+        return error * total / sampled if sampled > 0 else 0.0
 
     def _projected_ratio(self, redundancy: float, ratio: float | None) -> float | None:
         """A ratio that only pushes c against its bound is as good as 1."""
