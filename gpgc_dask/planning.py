@@ -96,9 +96,16 @@ class Resources:
     ) -> Resources:
         found_workers, threads, found_memory, separate = cluster_resources()
         if workers is not None:
+            if workers < 1:
+                raise ValueError(f"workers must be 1 or more, got {workers!r}")
             found_workers, separate = workers, True
         if memory is not None:
-            found_memory = parse_bytes(memory)
+            try:
+                found_memory = parse_bytes(memory)
+            except ValueError as error:
+                raise ValueError(
+                    f'memory must be bytes or text such as "4GB", got {memory!r}'
+                ) from error
         if not is_dask:
             found_workers, separate = 1, False
         return cls(found_workers, threads, found_memory, separate)

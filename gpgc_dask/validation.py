@@ -8,6 +8,7 @@ from __future__ import annotations
 import numbers
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -90,6 +91,8 @@ def check_training(
 
 def check_features(X: Any, n_features: int | None = None) -> Any:
     """X as a 2-D float NumPy array, finite, or as a dask array with whole rows in a block."""
+    if isinstance(X, (str, bytes, PathLike)):
+        raise TypeError(f"X must be an array, got the path {X!r}: load it first, as NumPy or dask")
     if isinstance(getattr(X, "_meta", X), np.ma.MaskedArray):
         raise ValueError("X is a masked array: fill the masked values or drop their rows first")
     if is_dask(X):

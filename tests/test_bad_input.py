@@ -202,6 +202,11 @@ def test_lists_keep_their_labels():
     assert GPGC().fit(DATA.X, np.array(DATA.y, dtype=object)).classes_.tolist() == [0, 1]
 
 
+def test_a_path_is_not_an_array():
+    with pytest.raises(TypeError, match="X must be an array, got the path"):
+        GPGC().fit("features.npy", DATA.y, groups=DATA.groups)
+
+
 def test_masked_arrays_are_refused():
     with pytest.raises(ValueError, match="X is a masked array"):
         GPGC().fit(np.ma.masked_greater(DATA.X, 2), DATA.y, groups=DATA.groups)

@@ -92,6 +92,14 @@ def test_resources_of_a_cluster(client):
     assert found.separate
 
 
+def test_bad_resources_are_named():
+    X = np.ones((10, 3))
+    with pytest.raises(ValueError, match="workers must be 1 or more"):
+        GPGC().plan(X, workers=0)
+    with pytest.raises(ValueError, match="memory must be bytes"):
+        GPGC().plan(X, memory="lots")
+
+
 def test_machine_is_measured():
     assert 1e8 < Machine.measure().products_per_second < 1e13
     assert np.isfinite(GPGC().plan(np.ones((10, 3))).seconds)

@@ -9,12 +9,12 @@ import numpy as np
 
 from gpgc_dask.arrays import Array
 from gpgc_dask.evidence import Moments
-from gpgc_dask.redundancy import RedundancySearch, moment_ratio
 from gpgc_dask.solvers.collective import tune
 from gpgc_dask.solvers.fixed_point import fixed_point
 from gpgc_dask.solvers.history import History
 from gpgc_dask.solvers.lbfgs import lbfgs
 from gpgc_dask.solvers.problem import Certificate, Point, Problem, State
+from gpgc_dask.solvers.redundancy import RedundancySearch, moment_ratio
 
 __all__ = ["SOLVERS", "History", "Problem", "Solution", "SolverName", "State", "pooled", "solve"]
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from gpgc_dask.noise import FixedPointRule
 from gpgc_dask.oracle.base import GroupTerms
-from gpgc_dask.redundancy import RedundancySearch, moment_ratio
 from gpgc_dask.solvers.collective import tune
 from gpgc_dask.solvers.history import History
 from gpgc_dask.solvers.problem import Certificate, Point, Problem
+from gpgc_dask.solvers.redundancy import RedundancySearch, moment_ratio
 
 __all__ = ["fixed_point"]
 

@@ -9,9 +9,9 @@ import numpy as np
 from scipy.optimize import minimize
 
 from gpgc_dask.arrays import Array
-from gpgc_dask.redundancy import RedundancySearch, moment_ratio
 from gpgc_dask.solvers.history import History
 from gpgc_dask.solvers.problem import Certificate, Point, Problem
+from gpgc_dask.solvers.redundancy import RedundancySearch, moment_ratio
 
 __all__ = ["lbfgs"]
 
