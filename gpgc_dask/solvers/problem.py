@@ -20,7 +20,7 @@ __all__ = ["Certificate", "Point", "PrecisionError", "Problem", "State"]
 SCALE_RANGE = (1e-10, 1e8)
 """Bounds of σ²_g times the mean squared norm of a row's features in g: the prior variance of f."""
 
-PRECISION_SHARE = 30.0
+PRECISION_SHARE = 100.0
 """Error of the evidence from the products, in units of the gain tolerance, that is let pass."""
 
 MIN_REDUNDANCY = 0.5

@@ -1,0 +1,91 @@
+"""What a task asks of the process it runs in: cores and memory.
+
+Tasks side by side with one BLAS thread each beat one task with many: NumPy and SciPy bring a BLAS
+each, whose idle threads get in each other's way, and some of a sweep's passes over memory are not
+BLAS at all.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import copy_context
+from functools import cache
+from typing import Any
+
+from threadpoolctl import ThreadpoolController
+
+__all__ = ["blas_threads", "keep_freed_memory", "map_threads", "one_blas_thread"]
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
+"""glibc's names for mallopt's parameters."""
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def blas_threads() -> int:
+    """Threads that BLAS may use now, so cores that this process may fill."""
+    blas = (pool for pool in _controller().info() if pool["user_api"] == "blas")
+    return max((pool["num_threads"] for pool in blas), default=1)
+
+
+_limit_lock = threading.Lock()
+_limit_users = 0
+_limiter: Any = None
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Limit BLAS to one thread, for the whole process, while anyone is inside.
+
+    The limit is the process's, so fits in several threads share it: the first in sets it and the
+    last out restores what was there before.
+    """
+    global _limit_users, _limiter
+    with _limit_lock:
+        if _limit_users == 0:
+            _limiter = _controller().limit(limits=1, user_api="blas")
+        _limit_users += 1
+    try:
+        yield
+    finally:
+        with _limit_lock:
+            _limit_users -= 1
+            if _limit_users == 0:
+                _limiter.restore_original_limits()
+
+
+def map_threads(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+    """Results of ``function`` for each item, a thread each."""
+    items = list(items)
+    if len(items) == 1:
+        return [function(items[0])]
+    with one_blas_thread(), ThreadPoolExecutor(len(items)) as pool:
+        # Each in a copy of the caller's context, so that numpy.errstate reaches the threads.
+        waiting = [pool.submit(copy_context().run, function, item) for item in items]
+        return [future.result() for future in waiting]
+
+
+@cache
+def keep_freed_memory() -> bool:
+    """Let this worker process reuse the memory of a block it has freed.
+
+    Dask's nanny sets MALLOC_TRIM_THRESHOLD_ so that workers hand freed memory back at once; every
+    block read then pays a page fault every 4 kB, which took longer than the read itself. Blocks of
+    up to 32 MB (glibc's limit) are reused instead, and at most 128 MB is kept.
+    """
+    if "MALLOC_TRIM_THRESHOLD_" not in os.environ:
+        return False
+    try:
+        mallopt = ctypes.CDLL("libc.so.6").mallopt
+    except (OSError, AttributeError):
+        return False
+    settings = {M_MMAP_THRESHOLD: 32 << 20, M_TRIM_THRESHOLD: 128 << 20, M_ARENA_MAX: 2}
+    return all(map(mallopt, settings.keys(), settings.values()))
