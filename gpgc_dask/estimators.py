@@ -6,6 +6,7 @@ import numbers
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from math import ceil
 from os import PathLike
 from pathlib import Path
@@ -19,12 +20,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gpgc_dask import planning
 from gpgc_dask.arrays import Array, Labels
+from gpgc_dask.dataset import TrainingArrays, is_dataset, training_arrays
 from gpgc_dask.evidence import Posterior
 from gpgc_dask.fitting import MAX_NOISE, Fitted, Options, fit
 from gpgc_dask.metrics import GroupAgreement, group_agreement
 from gpgc_dask.noise import Groupwise, Homoscedastic, NoiseModel
 from gpgc_dask.oracle.base import FeatureOracle, Rows
-from gpgc_dask.oracle.dask import DaskOracle, compute, is_dask, lazy_leave_out
+from gpgc_dask.oracle.dask import DaskOracle, compute, is_dask, lazy_leave_out, select_rows
 from gpgc_dask.oracle.kernels import Arithmetic, Projection
 from gpgc_dask.oracle.numpy import NumpyOracle, NumpySweeps
 from gpgc_dask.oracle.tasks import Sweep, listed
@@ -93,6 +95,8 @@ class _LinearGP(ClassifierMixin, BaseEstimator, ABC):
         ----------
         X : (N, k) NumPy or dask array, rows = instances. A dask block must hold whole rows. No
             intercept is added: give X a constant column, best with a feature group of its own.
+            Or a dataset from :func:`gpgc_dask.open_dataset`: it brings labels, images, feature
+            groups and weights; images with fewer than two superpixels of any weight are left out.
         y : (N,) labels of two or more classes, of any type
         groups : (N,) labels: rows of one image, one annotator, ...; need not be adjacent, though
             adjacent groups let a dask fit read the data half as often. Without groups all rows
@@ -102,6 +106,14 @@ class _LinearGP(ClassifierMixin, BaseEstimator, ABC):
         force : go on although the plan says that the workers' memory will not do
         """
         options = self._options()
+        if is_dataset(X):
+            given = training_arrays(X).replaced(
+                y=y, groups=groups, feature_groups=feature_groups, weight=sample_weight
+            )
+            if groups is None and self._noise.separable:
+                given = _without_empty_images(given)
+            X, y, groups, sample_weight = given.X, given.y, given.groups, given.weight
+            feature_groups = given.feature_groups
         # Feature names are checked before anything is learned; on a copy, so that nothing is lost.
         validate_data(type(self)(), X, skip_check_array=True)
         training = check_training(
@@ -145,6 +157,8 @@ class _LinearGP(ClassifierMixin, BaseEstimator, ABC):
         ``workers`` are processes with ``memory`` bytes each ("4GB" will do); by default those of
         the active Dask cluster, or this machine.
         """
+        if groups is None and is_dataset(X):
+            groups = training_arrays(X).groups
         X = check_features(X)
         names = (
             None if groups is None else code_labels("groups", to_vector("groups", groups, len(X)))
@@ -247,8 +261,8 @@ class _LinearGP(ClassifierMixin, BaseEstimator, ABC):
     def leave_group_out(
         self,
         X: Any,
-        y: Any,
-        groups: Any,
+        y: Any = None,
+        groups: Any = None,
         *,
         sample_weight: Any = None,
         area: Any = None,
@@ -260,8 +274,9 @@ class _LinearGP(ClassifierMixin, BaseEstimator, ABC):
 
         Parameters
         ----------
-        X, y, groups, sample_weight : what the model was fitted on. A group that the fit never
-            saw gets the ordinary prediction, with a warning.
+        X, y, groups, sample_weight : what the model was fitted on; a dataset brings all of them,
+            and ``area``. A group that the fit never saw gets the ordinary prediction, with a
+            warning.
         area : (N,) size of each row in the agreement (pixels); default 1. Rows of
             ``sample_weight`` 0 do not count.
         return_agreement : also return a :class:`~gpgc_dask.metrics.GroupAgreement`: for each
@@ -273,6 +288,11 @@ class _LinearGP(ClassifierMixin, BaseEstimator, ABC):
         -------
         decision values, (N,) or (N, classes); lazy for a dask X
         """
+        if is_dataset(X):
+            given = training_arrays(X).replaced(y=y, groups=groups, weight=sample_weight, area=area)
+            y, groups, sample_weight, area = given.y, given.groups, given.weight, given.area
+        if y is None or groups is None:
+            raise ValueError("y and groups are missing: pass those that the model was fitted with")
         X = self._checked(X)
         rows, names, weight = self._leave_out_rows(X, y, groups, sample_weight)
         noise = self._noise_of(names)
@@ -337,8 +357,9 @@ class _LinearGP(ClassifierMixin, BaseEstimator, ABC):
     def _checked(self, X: Any) -> Any:
         """X fit for prediction: finite, with the columns of the fit."""
         check_is_fitted(self)
-        features = check_features(X, self.coef_.shape[1] if is_dask(X) else None)
-        if not is_dask(X):
+        lazy = is_dask(X) or is_dataset(X)
+        features = check_features(X, self.coef_.shape[1] if lazy else None)
+        if not lazy:
             validate_data(self, X, skip_check_array=True, reset=False)
         return features
 
@@ -448,6 +469,24 @@ class GP(_LinearGP):
     def _learn_noise(self, variance: Array, weight: Array) -> None:
         self.noise_variance_ = variance[0]
         self.typical_noise_ = float(variance[0])
+
+
+def _without_empty_images(given: TrainingArrays) -> TrainingArrays:
+    """The rows of images with two superpixels of some weight or more: others tell no noise."""
+    index = np.asarray(given.groups.codes)
+    used = np.bincount(index, np.asarray(given.weight) > 0, len(given.groups.categories))
+    present = np.bincount(index, minlength=used.size) > 0
+    left_out = np.flatnonzero(present & (used < 2))
+    if not left_out.size:
+        return given
+    warnings.warn(
+        f"{left_out.size} image(s) have fewer than two labelled superpixels and are left out of "
+        f"the fit: {listed(np.asarray(given.groups.categories)[left_out])}",
+        stacklevel=3,
+    )
+    keep = used[index] >= 2
+    rows = {name: np.asarray(getattr(given, name))[keep] for name in ("y", "weight", "area")}
+    return replace(given, X=select_rows(given.X, keep), groups=given.groups[keep], **rows)
 
 
 def _to_labels(mean: Any, classes: Labels) -> Any:

@@ -19,8 +19,8 @@ from gpgc_dask.oracle.dask import (
 )
 from gpgc_dask.oracle.kernels import BATCH_ROWS
 from gpgc_dask.oracle.layout import is_adjacent
-from gpgc_dask.oracle.process import one_blas_thread
 from gpgc_dask.oracle.rows import STATISTICS_BYTES
+from gpgc_dask.process import one_blas_thread
 
 __all__ = ["Machine", "Plan", "Resources", "Shape", "plan", "refuse_if_too_large"]
 

@@ -12,10 +12,12 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from gpgc_dask.arrays import Array, Index, Labels, Mask
+from gpgc_dask.dataset import is_dataset
 from gpgc_dask.oracle.base import Rows
 from gpgc_dask.oracle.dask import compute, is_dask
 from gpgc_dask.oracle.tasks import check_finite, listed
@@ -92,7 +94,12 @@ def check_training(
 def check_features(X: Any, n_features: int | None = None) -> Any:
     """X as a 2-D float NumPy array, finite, or as a dask array with whole rows in a block."""
     if isinstance(X, (str, bytes, PathLike)):
-        raise TypeError(f"X must be an array, got the path {X!r}: load it first, as NumPy or dask")
+        raise TypeError(
+            f"X must be an array, got the path {X!r}: load it first, as NumPy or dask; a dataset "
+            "of images with gpgc_dask.open_dataset"
+        )
+    if is_dataset(X):
+        X = X["features"].data
     if isinstance(getattr(X, "_meta", X), np.ma.MaskedArray):
         raise ValueError("X is a masked array: fill the masked values or drop their rows first")
     if is_dask(X):
@@ -139,11 +146,12 @@ def _check_dask(X: Any) -> Any:
     return X if X.dtype.type in FLOATS else X.astype(np.float64)
 
 
-def to_vector(name: str, values: Any, n: int) -> Labels:
-    """A 1-D NumPy array of length n."""
+def to_vector(name: str, values: Any, n: int) -> Any:
+    """A 1-D array of length n: NumPy's, or categories as pandas keeps them."""
     if is_dask(values):
         (values,) = compute(values)
-    array = _as_labels(values)
+    values = getattr(values, "array", values)  # what a pandas Series is made of
+    array = values if isinstance(values, pd.Categorical) else _as_labels(values)
     if array.ndim == 2 and array.shape[1] == 1:
         array = column_or_1d(array, warn=True)
     if array.ndim != 1:
@@ -166,14 +174,19 @@ def _as_labels(values: Any) -> Labels:
     return labels
 
 
-def code_labels(name: str, labels: Labels) -> tuple[Labels, Index]:
+def code_labels(name: str, labels: Any) -> tuple[Labels, Index]:
     """Distinct labels in order, and the number of each value's label."""
-    missing = _missing(labels)
+    coded = isinstance(labels, pd.Categorical)
+    missing = np.flatnonzero(labels.codes < 0) if coded else _missing(labels)
     if missing.size:
         raise ValueError(
             f"{name} has NaN or None at position(s) {listed(missing)}: "
             "give every row a label or drop those rows"
         )
+    if coded:
+        used, place = np.unique(labels.codes, return_inverse=True)
+        names, order = code_labels(name, np.asarray(labels.categories[used], dtype=object))
+        return names, order[place]
     try:
         distinct, codes = np.unique(labels, return_inverse=True)
     except TypeError as error:

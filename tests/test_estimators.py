@@ -10,7 +10,7 @@ import pytest
 
 import gpgc_dask
 from gpgc_dask import GP, GPGC
-from gpgc_dask.oracle.process import blas_threads
+from gpgc_dask.process import blas_threads
 from tests.dense import DenseGP
 from tests.problems import classification
 

@@ -24,22 +24,22 @@ from dask._task_spec import DataNode
 from dask.base import get_scheduler
 from dask.core import get_dependencies
 from dask.delayed import Delayed
-from distributed import Client, Future
+from distributed import Future
 from distributed.system import MEMORY_LIMIT
 
 from gpgc_dask.arrays import Array, Features, Index, Mask
+from gpgc_dask.cluster import active_client, is_inside
 from gpgc_dask.oracle.base import FeatureOracle, Rows
 from gpgc_dask.oracle.kernels import BATCH_ROWS, Arithmetic
 from gpgc_dask.oracle.layout import TaskRows, cut_tasks, is_adjacent, whole_batches
 from gpgc_dask.oracle.numpy import NumpyOracle, NumpySweeps
-from gpgc_dask.oracle.process import keep_freed_memory, one_blas_thread
 from gpgc_dask.oracle.rows import RowSweeps, TaskFunction
 from gpgc_dask.oracle.tasks import Sweep
+from gpgc_dask.process import keep_freed_memory, one_blas_thread
 
 __all__ = [
     "DaskOracle",
     "DaskSweeps",
-    "active_client",
     "cluster_resources",
     "compute",
     "count_tasks",
@@ -47,6 +47,7 @@ __all__ = [
     "lazy_leave_out",
     "rows_held",
     "sample_rows",
+    "select_rows",
 ]
 
 
@@ -77,17 +78,11 @@ def compute(*collections: Any) -> tuple[Any, ...]:
         return tuple(dask.compute(*collections))
 
 
-def active_client() -> Client | None:
-    """The distributed client that computations go to, if any."""
-    owner = getattr(get_scheduler(), "__self__", None)
-    return owner if isinstance(owner, Client) else None
-
-
 def _blas_limit() -> AbstractContextManager[Any]:
     """Workers of their own set one BLAS thread; threads of this process share what it has."""
     client = active_client()
     if client is not None:
-        inside = str(client.scheduler.address).startswith("inproc")
+        inside = is_inside(client)
     else:
         scheduler = get_scheduler()
         inside = scheduler is None or "thread" in scheduler.__module__
@@ -336,6 +331,22 @@ def rows_held(X: da.Array) -> int:
     return max(GIVEN_BYTES // (X.shape[1] * X.dtype.itemsize), 1) + largest
 
 
+def select_rows(X: da.Array, keep: Mask) -> da.Array:
+    """The rows marked in ``keep``, block by block: each block stays a read of its own."""
+    parts = np.split(keep, np.cumsum(X.chunks[0])[:-1])
+    return X.map_blocks(
+        _selected,
+        parts,
+        dtype=X.dtype,
+        chunks=(tuple(int(part.sum()) for part in parts), X.chunks[1]),
+        meta=X._meta,
+    )
+
+
+def _selected(block: Features, parts: list[Mask], block_info: Any = None) -> Features:
+    return block[parts[block_info[0]["chunk-location"][0]]]
+
+
 def sample_rows(X: da.Array, n_rows: int) -> tuple[Index, Features]:
     """Numbers and features of some rows, of a few blocks spread over X."""
     filled = np.flatnonzero(X.chunks[0])
@@ -437,6 +448,5 @@ def cluster_resources() -> tuple[int, int, int | None, bool]:
     if not workers:
         return 1, 1, None, True
     limits = [worker["memory_limit"] for worker in workers if worker["memory_limit"]]
-    inside = str(client.scheduler.address).startswith("inproc")
     threads = max(worker["nthreads"] for worker in workers)
-    return len(workers), threads, min(limits) if limits else None, not inside
+    return len(workers), threads, min(limits) if limits else None, not is_inside(client)

@@ -12,8 +12,8 @@ from gpgc_dask.arrays import Array, Features, Index
 from gpgc_dask.oracle.base import FeatureOracle, Rows
 from gpgc_dask.oracle.kernels import BATCH_ROWS, Arithmetic
 from gpgc_dask.oracle.layout import Batch, batch_ends, is_adjacent, whole_batches
-from gpgc_dask.oracle.process import blas_threads, map_threads
 from gpgc_dask.oracle.rows import RowSweeps, TaskFunction
+from gpgc_dask.process import blas_threads, map_threads
 
 __all__ = ["NumpyOracle", "NumpySweeps"]
 

@@ -1,0 +1,70 @@
+"""Which Dask cluster work goes to: the active client's, one by address, or one of our own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import dask
+from dask.base import get_scheduler
+from distributed import Client, LocalCluster
+
+__all__ = ["active_client", "any_client", "connected", "is_inside"]
+
+
+def active_client() -> Client | None:
+    """The distributed client that computations go to, if any."""
+    owner = getattr(get_scheduler(), "__self__", None)
+    return owner if isinstance(owner, Client) else None
+
+
+def is_inside(client: Client) -> bool:
+    """Whether the client's workers are threads of this process."""
+    return str(client.scheduler.address).startswith("inproc")
+
+
+@contextmanager
+def any_client() -> Iterator[Client]:
+    """The active client; where there is none, threads of this process for the time being."""
+    client = active_client()
+    if client is not None:
+        yield client
+        return
+    with Client(
+        processes=False,
+        n_workers=1,
+        threads_per_worker=dask.system.CPU_COUNT,
+        dashboard_address=None,
+    ) as own:
+        yield own
+
+
+@contextmanager
+def connected(scheduler: str | None = None, workers: int | None = None) -> Iterator[Client]:
+    """A client of the scheduler at an address, or of ``workers`` processes on this machine.
+
+    Without either, one process a core.
+    """
+    if scheduler is not None:
+        with _remote(scheduler) as client:
+            yield client
+        return
+    with (
+        LocalCluster(
+            n_workers=workers or dask.system.CPU_COUNT,
+            threads_per_worker=1,
+            dashboard_address=None,
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+def _remote(scheduler: str) -> Client:
+    try:
+        return Client(scheduler)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise ConnectionError(
+            f"no Dask scheduler answers at {scheduler} ({type(error).__name__}): check the "
+            "address, or leave --scheduler out to work on this machine"
+        ) from error

@@ -1,0 +1,248 @@
+"""Folders of images and masks, or a COCO file, to a dataset."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from importlib.metadata import version
+from os import PathLike
+from typing import Any
+
+from gpgc_dask.cluster import any_client, is_inside
+from gpgc_dask.dataset import UNFINISHED_FOLDER, open_dataset, state
+from gpgc_dask.imaging.backbones import BackboneLike, find_backbone
+from gpgc_dask.imaging.errors import IngestError, Problem
+from gpgc_dask.imaging.extract import Recipe
+from gpgc_dask.imaging.masks import MaskFormat
+from gpgc_dask.imaging.source import Source
+from gpgc_dask.imaging.work import Listener, OnError, Run, complaint
+from gpgc_dask.storage import Location
+
+__all__ = ["IngestReport", "ingest"]
+
+PARAMETERS = f"{UNFINISHED_FOLDER}/parameters"
+
+
+@dataclass(frozen=True)
+class IngestReport:
+    """What an ingest has made, and what it took.
+
+    flagged : {flag: images that have it};  resumed : images that an earlier run had done
+    seconds : work of all workers in this run, by phase;  elapsed : of this run, by the clock
+    """
+
+    target: str
+    images: int
+    superpixels: int
+    features: int
+    skipped: list[Problem]
+    flagged: dict[str, int]
+    resumed: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+    elapsed: float = 0.0
+
+
+def ingest(
+    images: str | PathLike[str],
+    masks: str | PathLike[str] | None,
+    target: str | PathLike[str],
+    *,
+    coco: str | PathLike[str] | None = None,
+    categories: Sequence[str] = (),
+    with_empty: bool = False,
+    mask_suffix: str = "",
+    foreground: Sequence[int] = (),
+    classes: Mapping[int, str] | None = None,
+    void: Sequence[int] = (),
+    threshold: float | None = None,
+    backbone: BackboneLike = "lite0",
+    layers: Sequence[str] = (),
+    backbone_options: Mapping[str, Any] | None = None,
+    superpixels: int = 150,
+    compactness: float = 20.0,
+    sigma: float = 1.0,
+    side: int = 512,
+    dtype: str = "float32",
+    resume: bool = False,
+    overwrite: bool = False,
+    on_error: OnError = "raise",
+    progress: Listener | None = None,
+    storage_options: dict[str, Any] | None = None,
+) -> IngestReport:
+    """Superpixels and their features of all images in a folder, labelled by their masks.
+
+    Runs on the active Dask client's cluster, else on threads of this process. Images are kept as
+    they are done: after a kill, the same call with ``resume=True`` goes on.
+
+    Parameters
+    ----------
+    images, masks : folders; a mask has its photo's name (plus ``mask_suffix``) and any ending
+    target : the dataset, a local path or any fsspec URL
+    coco, categories : a COCO instances file instead of ``masks``, and what to take from it; images
+        that show none of the categories are left out unless ``with_empty``
+    foreground, classes, void, threshold : how masks are read, see
+        :class:`~gpgc_dask.imaging.masks.MaskFormat`; by default 0 is background and one other
+        value foreground. ``classes`` are {value: name}
+    backbone : "lite0", "colour", the path of an ONNX file (with its ``layers``, and ``side``,
+        ``mean``, ``std`` in ``backbone_options``), or a callable: (h, w, 3) uint8 RGB in, list of
+        (channels, h', w') maps out
+    superpixels : about how many an image;  compactness, sigma : of SLIC
+    side : longest side in pixels of the image that superpixels are made of
+    dtype : of the stored features, "float32" or "float16"
+    on_error : "raise" stops at a file that cannot be used, "skip" leaves it out and lists it
+    progress : called with a :class:`~gpgc_dask.imaging.work.Progress` now and then
+    """
+    start = time.perf_counter()
+    if (masks is None) == (coco is None):
+        raise ValueError("give either masks, a folder, or coco, a file")
+    recipe = Recipe(
+        find_backbone(backbone, layers, **(backbone_options or {})),
+        superpixels=superpixels,
+        compactness=compactness,
+        sigma=sigma,
+        side=side,
+        dtype=dtype,
+    )
+    if coco is not None:
+        source = Source.from_coco(images, coco, categories, with_empty=with_empty)
+    else:
+        given = tuple((classes or {}).items())
+        fmt = MaskFormat(tuple(foreground), given, tuple(void), threshold)
+        source = Source.from_masks(images, str(masks), fmt, mask_suffix)
+    location = Location.of(target, storage_options)
+    run = _run(source, location, recipe, progress, on_error, resume=resume, overwrite=overwrite)
+    return _report(location, run, time.perf_counter() - start)
+
+
+def _run(
+    source: Source,
+    location: Location,
+    recipe: Recipe,
+    listener: Listener | None,
+    on_error: OnError,
+    *,
+    resume: bool,
+    overwrite: bool,
+) -> Run | None:
+    """The run that made the dataset; None where it was there already."""
+    if on_error not in ("raise", "skip"):
+        raise ValueError(f'on_error must be "raise" or "skip", got {on_error!r}')
+    if source.problems and (on_error == "raise" or not source.items):
+        raise IngestError(complaint(source.problems, kept=None), source.problems)
+    parameters = _parameters(source, recipe)
+    with any_client() as client:
+        if location.is_private and not is_inside(client):
+            raise ValueError(
+                f"{location} lives in this process alone, and the workers are others: close the "
+                "client, or choose a target that all can reach"
+            )
+        found = _prepare(location, source, parameters, resume=resume, overwrite=overwrite)
+        if found == "complete":
+            return None
+        run = Run(client, source, location, recipe, on_error, listener)
+        run.run(parameters)
+    return run
+
+
+def _parameters(source: Source, recipe: Recipe) -> dict[str, Any]:
+    """All that the result depends on but the files themselves; also the dataset's provenance."""
+    settings = {f.name: getattr(recipe, f.name) for f in fields(recipe) if f.name != "backbone"}
+    return {
+        "classes": list(source.format.names),
+        "class_values": list(source.format.values),
+        "source": source.told,
+        "backbone": recipe.backbone.provenance(),
+        "recipe": settings,
+        "mask_format": asdict(source.format),
+        "versions": {
+            "gpgc_dask": version("gpgc_dask"),
+            "scikit-image": version("scikit-image"),
+            "pillow": version("pillow"),
+            "numpy": version("numpy"),
+        },
+    }
+
+
+def _prepare(
+    location: Location,
+    source: Source,
+    parameters: dict[str, Any],
+    *,
+    resume: bool,
+    overwrite: bool,
+) -> str:
+    """Make the location ready for work; "complete" where there is none to do."""
+    found = state(location)
+    if found == "foreign":
+        raise FileExistsError(
+            f"{location} exists and is not a gpgc_dask dataset: choose another target or remove it"
+        )
+    if found != "absent" and overwrite:
+        location.remove()
+        found = "absent"
+    if found == "complete":
+        if not resume:
+            raise FileExistsError(
+                f"{location} exists: choose another target, or replace it with overwrite=True "
+                "(--overwrite)"
+            )
+        _check_same(dict(location.group().attrs), parameters, location)
+        _check_names(location, source)
+        location.remove(UNFINISHED_FOLDER)
+        return found
+    if found == "unfinished":
+        if not resume:
+            raise FileExistsError(
+                f"{location} is an unfinished dataset: go on with it with resume=True (--resume), "
+                "or begin anew with overwrite=True (--overwrite)"
+            )
+        location.remove_unfinished()
+        _check_same(json.loads(location.read(PARAMETERS)), parameters, location)
+    location.write(PARAMETERS, json.dumps(parameters).encode())
+    return found
+
+
+def _check_same(there: dict[str, Any], here: dict[str, Any], location: Location) -> None:
+    plain = json.loads(json.dumps(here))
+    differing = [
+        f"{name} ({json.dumps(there.get(name), ensure_ascii=False)} there, "
+        f"{json.dumps(plain[name], ensure_ascii=False)} here)"
+        for name in plain
+        if there.get(name) != plain[name]
+    ]
+    if differing:
+        raise IngestError(
+            f"{location} was begun in another way; what differs: {'; '.join(differing)}. Use the "
+            "same settings, or begin anew with overwrite=True (--overwrite)"
+        )
+
+
+def _check_names(location: Location, source: Source) -> None:
+    dataset = open_dataset(location.url, location.options)
+    there = {*dataset["image_name"].values, *dataset["skipped_name"].values}
+    here = {item.pair.name for item in source.items} | {p.name for p in source.problems}
+    if there != here:
+        raise IngestError(
+            f"{location} is finished, and the folder has changed since: {len(here - there)} images "
+            f"more, {len(there - here)} fewer; make it anew with overwrite=True (--overwrite)"
+        )
+
+
+def _report(location: Location, run: Run | None, elapsed: float) -> IngestReport:
+    dataset = open_dataset(location.url, location.options)
+    names, reasons = dataset["skipped_name"].values, dataset["skipped_reason"].values
+    flags = Counter(flag for text in dataset["flags"].values if text for flag in text.split(";"))
+    return IngestReport(
+        target=location.url,
+        images=dataset.sizes["photo"],
+        superpixels=dataset.sizes["superpixel"],
+        features=dataset.sizes["feature"],
+        skipped=[Problem(str(n), str(r)) for n, r in zip(names, reasons, strict=True)],
+        flagged=dict(sorted(flags.items())),
+        resumed=dataset.sizes["photo"] if run is None else run.resumed,
+        seconds={} if run is None else run.seconds,
+        elapsed=elapsed,
+    )

@@ -1,0 +1,118 @@
+"""From values of superpixels back to pictures at the photos' own size."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import dask
+import numpy as np
+import xarray as xr
+from PIL import Image
+
+from gpgc_dask.arrays import Features, Labels
+from gpgc_dask.dataset import text_values
+from gpgc_dask.imaging.superpixels import Segments, nearest_rows
+from gpgc_dask.storage import write_whole
+
+__all__ = ["paint", "paint_image", "write_masks"]
+
+IMAGES_A_TASK = 32
+
+
+def paint(segments: Segments, values: Labels, height: int, width: int) -> Labels:
+    """(height, width) the value of each pixel's superpixel.
+
+    segments : (h, w) superpixel of each pixel at working size;  values : (n,)
+    """
+    rows, columns = nearest_rows(height, segments.shape[0]), nearest_rows(width, segments.shape[1])
+    return np.asarray(values)[segments][rows][:, columns]
+
+
+def paint_image(dataset: xr.Dataset, values: Any, photo: int) -> Labels:
+    """(height, width) values (N,) of a dataset's rows, painted for its image number ``photo``."""
+    rows = _rows_of(dataset["image"].values, photo)
+    return _Image.of(dataset, photo).paint(np.asarray(values[rows]))
+
+
+def write_masks(dataset: xr.Dataset, labels: Any, folder: str | PathLike[str]) -> list[Path]:
+    """Write one PNG an image, named after it, with the values of the classes; in parallel.
+
+    labels : (N,) class numbers as ``predict`` gives them for the dataset, NumPy or dask
+
+    Values are those of the dataset's own masks: 0 and 255, or the classes' own.
+    """
+    target = Path(folder).expanduser().absolute()
+    targets = _targets(text_values(dataset["image_name"]), target)
+    codes = np.asarray(labels)
+    if codes.shape != (dataset.sizes["superpixel"],):
+        raise ValueError(
+            f"labels have shape {codes.shape} but the dataset has "
+            f"{dataset.sizes['superpixel']} superpixels: pass one class number a superpixel"
+        )
+    values = np.array(dataset.attrs["class_values"])
+    if codes.size and not np.isin(codes, np.arange(values.size)).all():
+        raise ValueError(f"labels must be class numbers 0 … {values.size - 1}")
+    painted = values[codes].astype(np.uint8 if values.max() < 256 else np.uint16)
+    write = dask.delayed(_write, pure=False)
+    dask.compute(*(write(*task) for task in _tasks(dataset, painted, targets)))
+    return targets
+
+
+@dataclass(frozen=True)
+class _Image:
+    """Where one image's superpixels are."""
+
+    segments: Segments
+    height: int
+    width: int
+
+    @classmethod
+    def of(cls, dataset: xr.Dataset, photo: int) -> _Image:
+        one = dataset[["segments", "segment_height", "segment_width", "height", "width"]]
+        one = one.isel(photo=photo).load(scheduler="sync")
+        h, w = int(one["segment_height"]), int(one["segment_width"])
+        return cls(one["segments"].values[:h, :w], int(one["height"]), int(one["width"]))
+
+    def paint(self, values: Features) -> Labels:
+        return paint(self.segments, values, self.height, self.width)
+
+
+def _rows_of(image: Any, photo: int) -> slice:
+    """The rows of an image: they are adjacent, and images are in order."""
+    first, last = np.searchsorted(image, [photo, photo + 1])
+    return slice(int(first), int(last))
+
+
+def _targets(names: Any, folder: Path) -> list[Path]:
+    """A PNG for each image; folders as in the images' own names."""
+    targets = [folder / Path(name).with_suffix(".png") for name in names.tolist()]
+    doubled = [str(path) for path, count in Counter(targets).items() if count > 1]
+    if doubled:
+        raise ValueError(f"several images would be written to {', '.join(doubled)}: rename one")
+    return targets
+
+
+def _tasks(dataset: xr.Dataset, values: Labels, targets: list[Path]) -> Iterator[tuple[Any, ...]]:
+    image = dataset["image"].values
+    sizes = dataset[["segments", "segment_height", "segment_width", "height", "width"]]
+    for first in range(0, len(targets), IMAGES_A_TASK):
+        last = min(first + IMAGES_A_TASK, len(targets))
+        parts = [values[_rows_of(image, photo)] for photo in range(first, last)]
+        yield sizes.isel(photo=slice(first, last)), parts, targets[first:last]
+
+
+def _write(images: xr.Dataset, values: list[Labels], targets: list[Path]) -> None:
+    for photo, (own, target) in enumerate(zip(values, targets, strict=True)):
+        write_whole(target, _png(_Image.of(images, photo).paint(own)))
+
+
+def _png(values: Labels) -> memoryview:
+    content = io.BytesIO()
+    Image.fromarray(values).save(content, "PNG")
+    return content.getbuffer()

@@ -1,0 +1,271 @@
+"""The work of an ingest on a Dask cluster: images to parts, parts to chunks of the dataset.
+
+What is done depends on the list of images alone, never on the number of workers, so that a dataset
+made in ten attempts equals one made at a stroke.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from distributed import Client, KilledWorker, as_completed
+
+from gpgc_dask.imaging.assemble import LEDGER, Assembly, ChunkTask
+from gpgc_dask.imaging.coco import draw_mask
+from gpgc_dask.imaging.errors import IngestError, InputError, Problem, told
+from gpgc_dask.imaging.extract import PHASES, Recipe, Stopwatch, describe, label
+from gpgc_dask.imaging.masks import MaskFormat, read_mask
+from gpgc_dask.imaging.parts import FinishedImage, Kept, forget, has_arrays, read_index, write_part
+from gpgc_dask.imaging.source import Item, Source
+from gpgc_dask.process import keep_freed_memory
+from gpgc_dask.storage import Location
+
+__all__ = ["Listener", "OnError", "Progress", "Run", "complaint"]
+
+IMAGES_A_TASK = 8
+"""Some seconds of work: little lost at a kill, little to schedule."""
+
+TASKS_A_THREAD, LEAST_TASKS = 4, 64
+"""Tasks submitted ahead: enough that workers never wait and an adaptive cluster sees its queue."""
+
+OnError = Literal["raise", "skip"]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where an ingest stands. ``phase``: "images", then "writing" (chunks of the dataset)."""
+
+    phase: str
+    done: int
+    total: int
+    skipped: int
+    rate: float
+    """A second, in this run."""
+
+    @property
+    def seconds_left(self) -> float | None:
+        return (self.total - self.done) / self.rate if self.rate > 0 else None
+
+
+Listener = Callable[[Progress], None]
+
+
+@dataclass(frozen=True)
+class BatchResult:
+    """What became of a task's images."""
+
+    images: int
+    problems: list[Problem]
+    seconds: dict[str, float]
+
+
+def process_batch(
+    items: Sequence[Item], recipe: Recipe, fmt: MaskFormat, location: Location
+) -> BatchResult:
+    """Describe some images and keep them as a part. Runs on a worker."""
+    keep_freed_memory()
+    watch = Stopwatch()
+    done, problems = [], []
+    for item in items:
+        try:
+            described = describe(item.pair.image, recipe, watch)
+            with watch("decode"):
+                if item.coco is not None:
+                    codes = draw_mask(item.coco, described.orientation)
+                else:
+                    codes = read_mask(item.pair.mask, fmt, described.orientation)
+            with watch("pooling"):
+                labelled = label(described, codes, len(fmt.names))
+        except InputError as error:
+            problems.append(Problem(item.pair.name, str(error)))
+            continue
+        except Exception as error:
+            error.add_note(f"while working on {item.pair.image}")
+            raise
+        image = FinishedImage.of(item.pair, item.identity, described, labelled)
+        done.append((image, described, labelled))
+    if done:
+        with watch("write"):
+            write_part(location, done)
+    return BatchResult(len(done), problems, watch.seconds)
+
+
+class Run:
+    """One attempt at an ingest."""
+
+    def __init__(
+        self,
+        client: Client,
+        source: Source,
+        location: Location,
+        recipe: Recipe,
+        on_error: OnError,
+        listener: Listener | None,
+    ) -> None:
+        self.client = client
+        self.source = source
+        self.location = location
+        self.recipe = recipe
+        self.on_error = on_error
+        self.listener = listener or (lambda progress: None)
+        self.seconds = dict.fromkeys(PHASES, 0.0)
+        self.problems: list[Problem] = []
+        self.resumed = 0
+
+    def run(self, attributes: dict[str, Any]) -> None:
+        """Describe what is not yet described, then put the dataset together."""
+        kept = self._kept()
+        self.resumed = len(kept)
+        assembly = self._described(kept)
+        if assembly.is_begun_otherwise():
+            # Images changed after chunks had been written, and what those chunks were made of may
+            # be gone: images whose numbers are not at hand are done again.
+            self._forget_assembly()
+            assembly = self._described(self._kept())
+        self._write(assembly)
+        problems = sorted([*self.source.problems, *self.problems], key=lambda p: p.name)
+        with self._guarded("the last arrays"):
+            assembly.finish(problems, attributes)
+
+    def _kept(self) -> dict[str, Kept]:
+        """Images of the source that are done, as they are now, by name."""
+        wanted = {item.pair.name: item.identity for item in self.source.items}
+        return {
+            one.image.name: one
+            for one in read_index(self.location)
+            if wanted.get(one.image.name) == one.image.identity
+        }
+
+    def _forget_assembly(self) -> None:
+        whole = has_arrays(self.location)
+        gone = {one.part for one in read_index(self.location)} - whole
+        forget(self.location, gone)
+        for key in ("features", "segments", LEDGER):
+            self.location.remove(key)
+
+    def _described(self, kept: dict[str, Kept]) -> Assembly:
+        """All images done, those that are not yet among them."""
+        todo = [item for item in self.source.items if item.pair.name not in kept]
+        self.problems = []
+        self._describe(todo, len(kept))
+        found = list((self._kept() if todo else kept).values())
+        if not found:
+            raise IngestError(
+                "none of the images could be used:\n" + told(self.problems), self.problems
+            )
+        return Assembly(self.location, found, self.recipe.dtype)
+
+    def _describe(self, todo: list[Item], done: int) -> None:
+        batches = [todo[i : i + IMAGES_A_TASK] for i in range(0, len(todo), IMAGES_A_TASK)]
+        meter = _Meter(self.listener, "images", len(self.source.items), done)
+        arguments = (self.recipe, self.source.format, self.location)
+        for batch, result in self._results(process_batch, batches, arguments):
+            done += result.images
+            self.problems += result.problems
+            for phase, seconds in result.seconds.items():
+                self.seconds[phase] += seconds
+            if result.problems and self.on_error == "raise":
+                raise IngestError(complaint(result.problems, done), result.problems)
+            meter(len(batch), len(self.problems))
+
+    def _write(self, assembly: Assembly) -> None:
+        with self._guarded("the arrays"):
+            tasks = assembly.begin()
+        meter = _Meter(self.listener, "writing", len(tasks))
+        written = assembly.remover(tasks)
+        for task, _ in self._results(run_chunk, tasks, (self.location,)):
+            written(task)
+            meter(1, len(self.problems))
+
+    def _results(
+        self, function: Callable[..., Any], work: list[Any], arguments: tuple[Any, ...]
+    ) -> Iterator[tuple[Any, Any]]:
+        """(piece of work, result) as they come, with a bounded number under way."""
+        ahead = max(TASKS_A_THREAD * max(sum(self.client.nthreads().values()), 1), LEAST_TASKS)
+        waiting = iter(work)
+        pieces: dict[str, Any] = {}
+
+        def submit(piece: Any) -> Any:
+            future = self.client.submit(function, piece, *arguments, pure=False)
+            pieces[future.key] = piece
+            return future
+
+        queue = as_completed(
+            [submit(piece) for piece, _ in zip(waiting, range(ahead), strict=False)]
+        )
+        try:
+            for future in queue:
+                piece = pieces.pop(future.key)
+                with self._guarded(_name_of(piece)):
+                    result = future.result()
+                yield piece, result
+                for following in waiting:
+                    queue.add(submit(following))
+                    break
+        finally:
+            self.client.cancel(queue.futures)
+
+    def _guarded(self, what: str) -> _Guard:
+        return _Guard(self.location, what)
+
+
+class _Guard:
+    """Turns what the machine does to an ingest into an error that says how to go on."""
+
+    def __init__(self, location: Location, what: str) -> None:
+        self.location, self.what = location, what
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        if isinstance(error, KilledWorker):
+            raise IngestError(
+                f"workers died again and again over {self.what}: give them more memory, or a "
+                "smaller side (--side), and go on with resume=True (--resume)"
+            ) from error
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise IngestError(
+                f"no space is left at {self.location}: what is done is kept; make room and go on "
+                "with resume=True (--resume)"
+            ) from error
+
+
+def _name_of(piece: Any) -> str:
+    if isinstance(piece, ChunkTask):
+        return f"chunk {piece.key}"
+    return f"{piece[0].pair.name} … {piece[-1].pair.name}"
+
+
+def run_chunk(task: ChunkTask, location: Location) -> None:
+    task.run(location)
+
+
+class _Meter:
+    """Counts what is done and tells the listener, with the rate of this run."""
+
+    def __init__(self, listener: Listener, phase: str, total: int, done: int = 0) -> None:
+        self.listener, self.phase, self.total = listener, phase, total
+        self.done = self.begun = done
+        self.start = time.perf_counter()
+        self(0, 0)
+
+    def __call__(self, more: int, skipped: int) -> None:
+        self.done += more
+        elapsed = max(time.perf_counter() - self.start, 1e-9)
+        rate = (self.done - self.begun) / elapsed
+        self.listener(Progress(self.phase, self.done, self.total, skipped, rate))
+
+
+def complaint(problems: Sequence[Problem], kept: int | None) -> str:
+    """The error about unusable files; ``kept``: images done before, None before the start."""
+    held = "" if kept is None else f" {kept} images are done and kept."
+    again = "" if kept is None else " and go on with resume=True (--resume)"
+    return (
+        f"{told(problems)}\nMend or remove what is named{again}, or leave such files out with "
+        f'on_error="skip" (--on-error skip).{held}'
+    )

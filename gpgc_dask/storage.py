@@ -1,0 +1,131 @@
+"""One way to keep small and large things, in a local folder or at any fsspec URL (s3://, memory://).
+
+A write is whole or not at all: a local file is written beside its place and renamed, an object
+store replaces an object in one request.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import zarr
+
+__all__ = ["UNFINISHED_SUFFIX", "Location", "write_whole"]
+
+UNFINISHED_SUFFIX = ".partial"
+"""Ending of files still being written, Zarr's own among them; what a kill leaves behind."""
+
+
+@dataclass(frozen=True)
+class Location:
+    """A folder: ``url`` is an absolute local path or an fsspec URL. Cheap to send to workers."""
+
+    url: str
+    options: dict[str, Any] = field(default_factory=dict, hash=False)
+
+    @classmethod
+    def of(
+        cls, url: str | PathLike[str], storage_options: dict[str, Any] | None = None
+    ) -> Location:
+        text = os.fspath(url)
+        if text.startswith(("file://", "local://")):
+            text = fsspec.core.strip_protocol(text)
+        if "://" in text:
+            _check_protocol(text)
+            return cls(text.rstrip("/"), storage_options or {})
+        return cls(str(Path(text).expanduser().absolute()))
+
+    @property
+    def is_local(self) -> bool:
+        return "://" not in self.url
+
+    @property
+    def is_private(self) -> bool:
+        """Whether other processes see something else here."""
+        return self.url.startswith("memory://")
+
+    @property
+    def _fs(self) -> Any:
+        return fsspec.core.url_to_fs(self.url, **self.options)[0]
+
+    def _path(self, key: str) -> str:
+        return f"{self.url}/{key}" if key else self.url
+
+    def exists(self, key: str = "") -> bool:
+        """Whether there is a file or folder of this name."""
+        return bool(self._fs.exists(self._path(key)))
+
+    def read(self, key: str) -> bytes:
+        return bytes(self._fs.cat_file(self._path(key)))
+
+    def write(self, key: str, content: bytes | bytearray | memoryview) -> None:
+        """Put ``content`` in the place of ``key``, whole or not at all."""
+        if not self.is_local:
+            self._fs.pipe_file(self._path(key), bytes(content))
+            return
+        write_whole(Path(self._path(key)), content)
+
+    def names(self, key: str = "") -> list[str]:
+        """Names of what lies directly in a folder, sorted; none where there is no such folder."""
+        fs = self._fs
+        fs.invalidate_cache()
+        try:
+            found: Iterable[str] = fs.ls(self._path(key), detail=False)
+        except FileNotFoundError:
+            return []
+        return sorted({name.rstrip("/").rsplit("/", 1)[-1] for name in found} - {""})
+
+    def files(self, key: str = "") -> set[str]:
+        """All files below a folder, as paths within it."""
+        fs = self._fs
+        fs.invalidate_cache()
+        root = fs._strip_protocol(self._path(key))
+        return {name.removeprefix(root).lstrip("/") for name in fs.find(root)}
+
+    def remove(self, key: str = "") -> None:
+        """Remove a file, or a folder with all that is in it, where there is one."""
+        try:
+            self._fs.rm(self._path(key), recursive=True)
+        except FileNotFoundError:
+            return
+
+    def remove_unfinished(self, key: str = "") -> None:
+        """Remove what writers that were killed have left behind."""
+        if self.is_local:
+            for path in Path(self._path(key)).rglob(f"*{UNFINISHED_SUFFIX}"):
+                path.unlink(missing_ok=True)
+
+    def group(self, mode: Any = "r") -> zarr.Group:
+        """The Zarr v3 group that lives here."""
+        options = self.options or None if not self.is_local else None
+        return zarr.open_group(self.url, mode=mode, zarr_format=3, storage_options=options)
+
+    def __str__(self) -> str:
+        return self.url
+
+
+def write_whole(path: Path, content: bytes | bytearray | memoryview) -> None:
+    """Put ``content`` in the place of a local file, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f"{path.name}.{uuid.uuid4().hex}{UNFINISHED_SUFFIX}")
+    try:
+        new.write_bytes(content)
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def _check_protocol(url: str) -> None:
+    try:
+        fsspec.get_filesystem_class(url.split("://", 1)[0])
+    except (ImportError, ValueError) as error:
+        raise ValueError(
+            f"{url} cannot be reached: {error} (for s3:// URLs: pip install 'gpgc_dask[s3]')"
+        ) from None
