@@ -18,6 +18,7 @@ One row a superpixel; rows of an image are adjacent and images are in the order 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -181,6 +182,63 @@ def text_values(variable: xr.DataArray) -> Labels:
 def is_dataset(X: Any) -> bool:
     """Whether X is a dataset as ``open_dataset`` gives it, or a selection of its rows."""
     return isinstance(X, xr.Dataset) and "features" in X and "image" in X
+
+
+def summary(dataset: xr.Dataset) -> dict[str, Any]:
+    """What is in a dataset, as plain values: sizes, classes, flags, provenance."""
+    per_image = np.bincount(dataset["image"].values, minlength=dataset.sizes["photo"])
+    label, weight = dataset["label"].values, dataset["weight"].values
+    columns = Counter(text_values(dataset["feature_group"]).tolist())
+    features = dataset["features"]
+    return {
+        "images": dataset.sizes["photo"],
+        "superpixels": dataset.sizes["superpixel"],
+        "superpixels_an_image": {
+            "min": int(per_image.min()),
+            "mean": float(per_image.mean()),
+            "max": int(per_image.max()),
+        },
+        "features": dict(columns),
+        "dtype": str(features.dtype),
+        "block_rows": int(features.data.chunksize[0]),
+        "classes": [
+            {
+                "name": name,
+                "value": value,
+                "superpixels": _share(weight, label == code),
+                "pixels": _share(weight * dataset["pixels"].values, label == code),
+            }
+            for code, (name, value) in enumerate(
+                zip(dataset.attrs["classes"], dataset.attrs["class_values"], strict=True)
+            )
+        ],
+        "void": float(np.mean(weight == 0)),
+        "flagged": flagged_images(dataset),
+        "skipped": [
+            {"name": name, "reason": reason}
+            for name, reason in zip(
+                text_values(dataset["skipped_name"]).tolist(),
+                text_values(dataset["skipped_reason"]).tolist(),
+                strict=True,
+            )
+        ],
+        **{name: dataset.attrs[name] for name in ("source", "backbone", "recipe", "versions")},
+    }
+
+
+def flagged_images(dataset: xr.Dataset) -> dict[str, list[str]]:
+    """{flag: names of the images that have it}."""
+    found: dict[str, list[str]] = {}
+    names = text_values(dataset["image_name"]).tolist()
+    for name, text in zip(names, text_values(dataset["flags"]).tolist(), strict=True):
+        for flag in filter(None, text.split(";")):
+            found.setdefault(flag, []).append(name)
+    return dict(sorted(found.items()))
+
+
+def _share(values: Labels, where: Labels) -> float:
+    total = float(values.sum())
+    return float(values[where].sum()) / total if total else 0.0
 
 
 @dataclass(frozen=True)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import version
 from os import PathLike
 from typing import Any
 
+from distributed import Client
+
 from gpgc_dask.cluster import any_client, is_inside
-from gpgc_dask.dataset import UNFINISHED_FOLDER, open_dataset, state
+from gpgc_dask.dataset import UNFINISHED_FOLDER, open_dataset, state, summary
 from gpgc_dask.imaging.backbones import BackboneLike, find_backbone
 from gpgc_dask.imaging.errors import IngestError, Problem
 from gpgc_dask.imaging.extract import Recipe
@@ -70,12 +72,12 @@ def ingest(
     overwrite: bool = False,
     on_error: OnError = "raise",
     progress: Listener | None = None,
+    client: AbstractContextManager[Client] | None = None,
     storage_options: dict[str, Any] | None = None,
 ) -> IngestReport:
     """Superpixels and their features of all images in a folder, labelled by their masks.
 
-    Runs on the active Dask client's cluster, else on threads of this process. Images are kept as
-    they are done: after a kill, the same call with ``resume=True`` goes on.
+    Images are kept as they are done: after a kill, the same call with ``resume=True`` goes on.
 
     Parameters
     ----------
@@ -94,6 +96,8 @@ def ingest(
     dtype : of the stored features, "float32" or "float16"
     on_error : "raise" stops at a file that cannot be used, "skip" leaves it out and lists it
     progress : called with a :class:`~gpgc_dask.imaging.work.Progress` now and then
+    client : a context that gives a Dask client, entered when there is work to do; default the
+        active client, else threads of this process
     """
     start = time.perf_counter()
     if (masks is None) == (coco is None):
@@ -113,38 +117,30 @@ def ingest(
         fmt = MaskFormat(tuple(foreground), given, tuple(void), threshold)
         source = Source.from_masks(images, str(masks), fmt, mask_suffix)
     location = Location.of(target, storage_options)
-    run = _run(source, location, recipe, progress, on_error, resume=resume, overwrite=overwrite)
-    return _report(location, run, time.perf_counter() - start)
-
-
-def _run(
-    source: Source,
-    location: Location,
-    recipe: Recipe,
-    listener: Listener | None,
-    on_error: OnError,
-    *,
-    resume: bool,
-    overwrite: bool,
-) -> Run | None:
-    """The run that made the dataset; None where it was there already."""
     if on_error not in ("raise", "skip"):
         raise ValueError(f'on_error must be "raise" or "skip", got {on_error!r}')
     if source.problems and (on_error == "raise" or not source.items):
         raise IngestError(complaint(source.problems, kept=None), source.problems)
     parameters = _parameters(source, recipe)
-    with any_client() as client:
-        if location.is_private and not is_inside(client):
-            raise ValueError(
-                f"{location} lives in this process alone, and the workers are others: close the "
-                "client, or choose a target that all can reach"
-            )
-        found = _prepare(location, source, parameters, resume=resume, overwrite=overwrite)
-        if found == "complete":
-            return None
-        run = Run(client, source, location, recipe, on_error, listener)
-        run.run(parameters)
-    return run
+    found = _check_target(location, source, parameters, resume=resume, overwrite=overwrite)
+    run = None
+    if found == "complete":
+        location.remove(UNFINISHED_FOLDER)
+    else:
+        with client or any_client() as cluster:
+            _check_reach(location, cluster)
+            _begin(location, parameters, anew=found == "absent")
+            run = Run(cluster, source, location, recipe, on_error, progress)
+            run.run(parameters)
+    return _report(location, run, time.perf_counter() - start)
+
+
+def _check_reach(location: Location, client: Client) -> None:
+    if location.is_private and not is_inside(client):
+        raise ValueError(
+            f"{location} lives in this process alone, and the workers are others: close the "
+            "client, or choose a target that all can reach"
+        )
 
 
 def _parameters(source: Source, recipe: Recipe) -> dict[str, Any]:
@@ -166,7 +162,7 @@ def _parameters(source: Source, recipe: Recipe) -> dict[str, Any]:
     }
 
 
-def _prepare(
+def _check_target(
     location: Location,
     source: Source,
     parameters: dict[str, Any],
@@ -174,35 +170,37 @@ def _prepare(
     resume: bool,
     overwrite: bool,
 ) -> str:
-    """Make the location ready for work; "complete" where there is none to do."""
+    """What is at the location, where work may begin there; changes nothing."""
     found = state(location)
     if found == "foreign":
         raise FileExistsError(
             f"{location} exists and is not a gpgc_dask dataset: choose another target or remove it"
         )
-    if found != "absent" and overwrite:
-        location.remove()
-        found = "absent"
-    if found == "complete":
-        if not resume:
+    if found == "absent" or overwrite:
+        return "absent"
+    if not resume:
+        if found == "complete":
             raise FileExistsError(
                 f"{location} exists: choose another target, or replace it with overwrite=True "
                 "(--overwrite)"
             )
+        raise FileExistsError(
+            f"{location} is an unfinished dataset: go on with it with resume=True (--resume), "
+            "or begin anew with overwrite=True (--overwrite)"
+        )
+    if found == "complete":
         _check_same(dict(location.group().attrs), parameters, location)
         _check_names(location, source)
-        location.remove(UNFINISHED_FOLDER)
-        return found
-    if found == "unfinished":
-        if not resume:
-            raise FileExistsError(
-                f"{location} is an unfinished dataset: go on with it with resume=True (--resume), "
-                "or begin anew with overwrite=True (--overwrite)"
-            )
-        location.remove_unfinished()
+    elif location.exists(PARAMETERS):
         _check_same(json.loads(location.read(PARAMETERS)), parameters, location)
-    location.write(PARAMETERS, json.dumps(parameters).encode())
     return found
+
+
+def _begin(location: Location, parameters: dict[str, Any], *, anew: bool) -> None:
+    if anew:
+        location.remove()
+    location.remove_unfinished()
+    location.write(PARAMETERS, json.dumps(parameters).encode())
 
 
 def _check_same(there: dict[str, Any], here: dict[str, Any], location: Location) -> None:
@@ -232,17 +230,15 @@ def _check_names(location: Location, source: Source) -> None:
 
 
 def _report(location: Location, run: Run | None, elapsed: float) -> IngestReport:
-    dataset = open_dataset(location.url, location.options)
-    names, reasons = dataset["skipped_name"].values, dataset["skipped_reason"].values
-    flags = Counter(flag for text in dataset["flags"].values if text for flag in text.split(";"))
+    found = summary(open_dataset(location.url, location.options))
     return IngestReport(
         target=location.url,
-        images=dataset.sizes["photo"],
-        superpixels=dataset.sizes["superpixel"],
-        features=dataset.sizes["feature"],
-        skipped=[Problem(str(n), str(r)) for n, r in zip(names, reasons, strict=True)],
-        flagged=dict(sorted(flags.items())),
-        resumed=dataset.sizes["photo"] if run is None else run.resumed,
+        images=found["images"],
+        superpixels=found["superpixels"],
+        features=sum(found["features"].values()),
+        skipped=[Problem(**one) for one in found["skipped"]],
+        flagged={flag: len(names) for flag, names in found["flagged"].items()},
+        resumed=found["images"] if run is None else run.resumed,
         seconds={} if run is None else run.seconds,
         elapsed=elapsed,
     )

@@ -40,7 +40,7 @@ class Custom(Backbone):
         return str(getattr(function, "__qualname__", type(function).__qualname__))
 
     def provenance(self) -> dict[str, Any]:
-        return {"backbone": f"Python: {self._name}"}
+        return {"name": f"Python: {self._name}"}
 
 
 def find_backbone(

@@ -41,4 +41,4 @@ class Colour(Backbone):
         return [np.stack([*lab, *products, *spread, *edges])]
 
     def provenance(self) -> dict[str, Any]:
-        return {"backbone": "colour"}
+        return {"name": "colour"}

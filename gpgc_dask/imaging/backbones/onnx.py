@@ -63,7 +63,7 @@ class Lite0(Backbone):
 
     def provenance(self) -> dict[str, Any]:
         return {
-            "backbone": "lite0",
+            "name": "lite0",
             "layers": list(LAYERS),
             "side": self.side,
             "weights_sha256": file_digest(weights_path()),
@@ -115,7 +115,7 @@ class OnnxFile(Backbone):
 
     def provenance(self) -> dict[str, Any]:
         return {
-            "backbone": Path(self.path).name,
+            "name": Path(self.path).name,
             "layers": list(self.layers),
             "side": self.side,
             "mean": list(self.mean),

@@ -1,0 +1,270 @@
+"""``gpgc ingest``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from gpgc_dask.cli.console import IngestDisplay, listing, print_json, print_out, time_text
+from gpgc_dask.cluster import connected
+from gpgc_dask.imaging import IngestReport
+from gpgc_dask.imaging import ingest as ingest_images
+
+__all__ = ["EXAMPLE", "ingest"]
+
+EXAMPLE = (
+    "Examples:\n\n"
+    "gpgc ingest photos/ masks/ -o horses.zarr\n\n"
+    "gpgc ingest JPEGImages/ SegmentationClass/ -o voc.zarr --foreground 13 --void 255\n\n"
+    "gpgc ingest train2017/ --coco instances_train2017.json --category horse -o s3://data/horse.zarr"
+)
+
+MASKS, FEATURES, RUNNING = "Reading masks", "Superpixels and features", "Running"
+
+
+class OnError(StrEnum):
+    """What to do about a file that cannot be used."""
+
+    RAISE = "raise"
+    SKIP = "skip"
+
+
+class Dtype(StrEnum):
+    """Types that features are stored in."""
+
+    FLOAT32 = "float32"
+    FLOAT16 = "float16"
+
+
+def _numbers(text: str | None, option: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")] if text else []
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r} is not a list of whole numbers such as 1,3", param_hint=option
+        ) from None
+
+
+def _classes(text: str | None) -> dict[int, str]:
+    found: dict[int, str] = {}
+    for part in text.split(",") if text else []:
+        value, _, name = part.partition("=")
+        (number,) = _numbers(value, "--classes")
+        if number in found:
+            raise typer.BadParameter(f"{number} is named twice", param_hint="--classes")
+        found[number] = name or value
+    return found
+
+
+def _colour(text: str | None, option: str) -> tuple[float, ...] | None:
+    if text is None:
+        return None
+    try:
+        red, green, blue = (float(part) for part in text.split(","))
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r} is not three numbers such as 123.7,116.3,103.5", param_hint=option
+        ) from None
+    return red, green, blue
+
+
+def ingest(
+    images: Annotated[str, typer.Argument(help="Folder of photos, with subfolders.")],
+    masks: Annotated[
+        str | None,
+        typer.Argument(help="Folder of masks: PNGs named as their photos. Or use --coco."),
+    ] = None,
+    *,
+    out: Annotated[
+        str, typer.Option("--out", "-o", help="The dataset: a path, or a URL such as s3://…")
+    ],
+    foreground: Annotated[
+        str | None,
+        typer.Option(
+            help="Mask values that are foreground, as 1,3. Default: whatever is not 0.",
+            rich_help_panel=MASKS,
+        ),
+    ] = None,
+    classes: Annotated[
+        str | None,
+        typer.Option(
+            help="Several classes, as 0=background,1=horse,2=rider.", rich_help_panel=MASKS
+        ),
+    ] = None,
+    void: Annotated[
+        str | None,
+        typer.Option(help="Mask values that say nothing, as 255.", rich_help_panel=MASKS),
+    ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            help="Soft masks: foreground from this share of full scale on, as 0.5.",
+            rich_help_panel=MASKS,
+        ),
+    ] = None,
+    mask_suffix: Annotated[
+        str,
+        typer.Option(
+            help="What follows the photo's name in the mask's, as _mask.", rich_help_panel=MASKS
+        ),
+    ] = "",
+    coco: Annotated[
+        str | None,
+        typer.Option(help="COCO instances file instead of masks.", rich_help_panel=MASKS),
+    ] = None,
+    category: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Category of the COCO file to take; several become classes of their own.",
+            rich_help_panel=MASKS,
+        ),
+    ] = None,
+    with_empty: Annotated[
+        bool,
+        typer.Option(
+            "--with-empty",
+            help="Keep the COCO file's images that show none of the categories, too.",
+            rich_help_panel=MASKS,
+        ),
+    ] = False,
+    backbone: Annotated[
+        str,
+        typer.Option(
+            help="lite0 (EfficientNet-Lite0, comes along), colour (no network) or FILE.onnx.",
+            rich_help_panel=FEATURES,
+        ),
+    ] = "lite0",
+    layer: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Output or inner tensor of FILE.onnx to pool; may be given several times.",
+            rich_help_panel=FEATURES,
+        ),
+    ] = None,
+    input_side: Annotated[
+        int | None,
+        typer.Option(
+            help="Longest side of the image that FILE.onnx sees; default 512, or what it fixes.",
+            rich_help_panel=FEATURES,
+        ),
+    ] = None,
+    mean: Annotated[
+        str | None,
+        typer.Option(
+            help="RGB mean, of 0 to 255, that FILE.onnx wants subtracted; default ImageNet's.",
+            rich_help_panel=FEATURES,
+        ),
+    ] = None,
+    std: Annotated[
+        str | None,
+        typer.Option(
+            help="RGB deviation that FILE.onnx wants its input divided by.",
+            rich_help_panel=FEATURES,
+        ),
+    ] = None,
+    superpixels: Annotated[
+        int, typer.Option(help="About how many an image.", rich_help_panel=FEATURES)
+    ] = 150,
+    compactness: Annotated[
+        float, typer.Option(help="Of SLIC: larger is squarer.", rich_help_panel=FEATURES)
+    ] = 20.0,
+    side: Annotated[
+        int,
+        typer.Option(
+            help="Longest side in pixels at which superpixels are made; larger photos are scaled.",
+            rich_help_panel=FEATURES,
+        ),
+    ] = 512,
+    dtype: Annotated[
+        Dtype, typer.Option(help="Of the stored features.", rich_help_panel=FEATURES)
+    ] = Dtype.FLOAT32,
+    on_error: Annotated[
+        OnError,
+        typer.Option(
+            help="A file that cannot be used: stop, or leave it out and list it.",
+            rich_help_panel=RUNNING,
+        ),
+    ] = OnError.RAISE,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume", help="Go on with an ingest that was stopped.", rich_help_panel=RUNNING
+        ),
+    ] = False,
+    overwrite: Annotated[
+        bool,
+        typer.Option(
+            "--overwrite", help="Replace a dataset that is there.", rich_help_panel=RUNNING
+        ),
+    ] = False,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Processes on this machine; default one a core.",
+            rich_help_panel=RUNNING,
+        ),
+    ] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(help="A running Dask scheduler, as tcp://host:8786.", rich_help_panel=RUNNING),
+    ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print the outcome as JSON.", rich_help_panel=RUNNING)
+    ] = False,
+) -> None:
+    """Make a dataset of a folder of images and a folder of masks.
+
+    Cuts each photo into superpixels, labels them by the mask's majority, and computes features of
+    each: a network's, the position and a constant. Work is kept as it is done: after a crash or
+    Ctrl-C, the same command with --resume goes on.
+    """
+    options = {"side": input_side, "mean": _colour(mean, "--mean"), "std": _colour(std, "--std")}
+    with IngestDisplay() as display:
+        report = ingest_images(
+            images,
+            masks,
+            out,
+            coco=coco,
+            categories=category or (),
+            with_empty=with_empty,
+            mask_suffix=mask_suffix,
+            foreground=_numbers(foreground, "--foreground"),
+            classes=_classes(classes),
+            void=_numbers(void, "--void"),
+            threshold=threshold,
+            backbone=backbone,
+            layers=layer or (),
+            backbone_options={k: value for k, value in options.items() if value is not None},
+            superpixels=superpixels,
+            compactness=compactness,
+            side=side,
+            dtype=dtype.value,
+            resume=resume,
+            overwrite=overwrite,
+            on_error=on_error.value,
+            progress=display,
+            client=connected(scheduler, workers),
+        )
+    if json:
+        print_json(asdict(report))
+    else:
+        _show(report)
+
+
+def _show(report: IngestReport) -> None:
+    earlier = f", {report.resumed:,} of them by an earlier run" if report.resumed else ""
+    print_out(
+        f"[bold]{report.target}[/bold]: {report.images:,} images{earlier}; "
+        f"{report.superpixels:,} superpixels × {report.features:,} features, "
+        f"in {time_text(report.elapsed)}"
+    )
+    for flag, count in report.flagged.items():
+        print_out(f"  {count:,} images flagged: {flag}")
+    if report.skipped:
+        rows = [(problem.name, problem.reason) for problem in report.skipped]
+        print_out(listing(f"{len(rows):,} files skipped", ["file", "why"], rows))
+    print_out(f"Look at it with: gpgc info {report.target}")
