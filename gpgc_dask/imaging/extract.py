@@ -115,7 +115,8 @@ def describe(
     with watch("pooling"):
         appearance = pool(maps, segments, n)
         columns = [appearance, position_features(segments, n), np.ones((n, 1))]
-        features = np.concatenate(columns, axis=1).astype(recipe.dtype)
+        with np.errstate(over="ignore"):
+            features = np.concatenate(columns, axis=1).astype(recipe.dtype)
         _check_finite(features, recipe)
     layers = {"appearance": appearance.shape[1], "position": GRID * GRID, "constant": 1}
     return Described(features, segments, layers, photo.orientation)

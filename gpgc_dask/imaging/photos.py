@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -49,11 +50,16 @@ def open_image(path: str | PathLike[str]) -> Any:
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             return Image.open(path)
     except UnidentifiedImageError:
-        raise InputError("not an image, or damaged from the first byte") from None
+        empty = Path(path).stat().st_size == 0
+        raise InputError(
+            "the file is empty" if empty else "not an image, or damaged from the first byte"
+        ) from None
     except Image.DecompressionBombError as error:
         raise InputError(f"too large to decode safely ({error}); scale it down first") from None
     except OSError as error:
-        raise InputError(f"cannot be opened: {error.strerror or error}") from None
+        if error.errno is None:
+            raise InputError(f"damaged or cut off: {error}") from None
+        raise InputError(f"cannot be opened: {error.strerror}") from None
 
 
 def read_photo(path: str | PathLike[str], side: int) -> Photo:
