@@ -34,7 +34,7 @@ def any_client() -> Iterator[Client]:
         processes=False,
         n_workers=1,
         threads_per_worker=dask.system.CPU_COUNT,
-        dashboard_address=None,
+        dashboard_address=":0",
     ) as own:
         yield own
 
@@ -53,7 +53,7 @@ def connected(scheduler: str | None = None, workers: int | None = None) -> Itera
         LocalCluster(
             n_workers=workers or dask.system.CPU_COUNT,
             threads_per_worker=1,
-            dashboard_address=None,
+            dashboard_address=":0",
         ) as cluster,
         Client(cluster) as client,
     ):

@@ -18,7 +18,13 @@ import numpy as np
 from gpgc_dask.arrays import Labels
 from gpgc_dask.dataset import OUTSIDE, UNFINISHED_FOLDER, create_array, finish, write_array
 from gpgc_dask.imaging.errors import Problem
-from gpgc_dask.imaging.parts import Kept, read_features, read_segments, remove_arrays
+from gpgc_dask.imaging.parts import (
+    Kept,
+    check_layers,
+    read_features,
+    read_segments,
+    remove_arrays,
+)
 from gpgc_dask.storage import Location
 
 __all__ = ["Assembly", "ChunkTask"]
@@ -90,16 +96,7 @@ class Assembly:
         self.images = [one.image for one in self.kept]
         self.counts = np.array([image.superpixels for image in self.images], dtype=np.int64)
         self.layers = self.images[0].layers
-        self._check_layers()
-
-    def _check_layers(self) -> None:
-        for image in self.images:
-            if image.layers != self.layers:
-                raise ValueError(
-                    f"the backbone gives {image.layers['appearance']} features for {image.name} "
-                    f"but {self.layers['appearance']} for {self.images[0].name}: it must give "
-                    "every image the same number of channels"
-                )
+        check_layers(self.images)
 
     @property
     def n_rows(self) -> int:

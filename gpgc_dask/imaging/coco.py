@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -18,6 +18,13 @@ from gpgc_dask.imaging.masks import Codes, MaskFormat, check_size, upright
 from gpgc_dask.imaging.photos import Orientation
 
 __all__ = ["CocoMask", "coco_format", "draw_mask", "read_coco"]
+
+NEEDED = {
+    "images": ("id", "file_name", "height", "width"),
+    "annotations": ("image_id", "category_id"),
+    "categories": ("id", "name"),
+}
+"""What the entries of a COCO instances file must have, for our purpose."""
 
 
 @dataclass(frozen=True)
@@ -80,9 +87,7 @@ def _ordered(annotations: list[Any], numbers: dict[int, int]) -> tuple[tuple[int
 def _load(path: str | PathLike[str]) -> dict[str, Any]:
     try:
         content = json.loads(Path(path).expanduser().read_bytes())
-        complete = all(
-            isinstance(content[k], list) for k in ("images", "annotations", "categories")
-        )
+        complete = all(isinstance(content[name], list) for name in NEEDED)
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ValueError(f"{path} is not a JSON file: {error}") from None
     except (KeyError, TypeError):
@@ -91,6 +96,15 @@ def _load(path: str | PathLike[str]) -> dict[str, Any]:
         raise ValueError(
             f"{path} is not a COCO instances file: it lacks images, annotations or categories"
         )
+    for name, keys in NEEDED.items():
+        for number, entry in enumerate(content[name]):
+            missing = [key for key in keys if not isinstance(entry, dict) or key not in entry]
+            if missing:
+                raise ValueError(f"{path}: {name}[{number}] lacks {', '.join(missing)}")
+    names = Counter(image["file_name"] for image in content["images"])
+    doubled = [name for name, count in names.items() if count > 1]
+    if doubled:
+        raise ValueError(f"{path} lists {doubled[0]} more than once: list each image once")
     return dict(content)
 
 

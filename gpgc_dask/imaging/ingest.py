@@ -101,7 +101,7 @@ def ingest(
     """
     start = time.perf_counter()
     if (masks is None) == (coco is None):
-        raise ValueError("give either masks, a folder, or coco, a file")
+        raise ValueError("give a folder of masks, or a COCO file instead (coco, --coco)")
     recipe = Recipe(
         find_backbone(backbone, layers, **(backbone_options or {})),
         superpixels=superpixels,

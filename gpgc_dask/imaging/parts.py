@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -85,6 +85,7 @@ class Kept:
 
 def write_part(location: Location, images: list[tuple[FinishedImage, Described, Labelled]]) -> None:
     """Keep some finished images, all or none of them."""
+    check_layers([image for image, _, _ in images])
     known = [asdict(image) for image, _, _ in images]
     name = hashlib.sha256(json.dumps(known).encode()).hexdigest()[:24]
     features = np.concatenate([described.features for _, described, _ in images])
@@ -100,6 +101,18 @@ def write_part(location: Location, images: list[tuple[FinishedImage, Described, 
         pixels=np.concatenate([labelled.pixels for _, _, labelled in images]),
     )
     location.write(f"{FOLDER}/{name}.rows", rows.getbuffer())
+
+
+def check_layers(images: Sequence[FinishedImage]) -> None:
+    """Complain of a backbone that gives images different numbers of features."""
+    first = images[0]
+    for image in images:
+        if image.layers != first.layers:
+            raise ValueError(
+                f"the backbone gives {first.layers['appearance']} features for {first.name} but "
+                f"{image.layers['appearance']} for {image.name}: it must give every image the same "
+                "number of channels"
+            )
 
 
 def read_index(location: Location) -> Iterable[Kept]:
