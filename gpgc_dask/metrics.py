@@ -8,7 +8,7 @@ import numpy as np
 
 from gpgc_dask.arrays import Array, Index, Labels, Mask, group_sums
 
-__all__ = ["GroupAgreement", "group_agreement"]
+__all__ = ["GroupAgreement", "average_class_accuracy", "class_hits", "group_agreement"]
 
 
 @dataclass(frozen=True)
@@ -62,3 +62,20 @@ def _mean_where(values: Array, where: Mask) -> Array:
     count = where.sum(1)
     total = np.where(where, values, 0.0).sum(1)
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def class_hits(given: Index, predicted: Index, n_classes: int) -> tuple[Array, Array]:
+    """((classes,) pixels of each class predicted right, (classes,) pixels of each class).
+
+    ``given``: class codes of any shape; codes outside 0 … n_classes − 1 (void) do not count.
+    """
+    inside = (given >= 0) & (given < n_classes)
+    truth = given[inside].astype(np.intp)
+    right = (predicted[inside] == truth).astype(np.float64)
+    return group_sums(truth, right, n_classes), group_sums(truth, None, n_classes)
+
+
+def average_class_accuracy(hits: Array, totals: Array) -> float:
+    """Share of each class's pixels predicted right, averaged over the classes that occur."""
+    present = totals > 0
+    return float(np.mean(hits[present] / totals[present]))
