@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -49,15 +52,33 @@ def connected(scheduler: str | None = None, workers: int | None = None) -> Itera
         with _remote(scheduler) as client:
             yield client
         return
-    with (
-        LocalCluster(
-            n_workers=workers or dask.system.CPU_COUNT,
+    with _local(workers or dask.system.CPU_COUNT) as cluster, Client(cluster) as client:
+        yield client
+
+
+def _local(workers: int) -> LocalCluster:
+    """Processes of one thread each, that leave Ctrl-C to this one and say no more than it does."""
+    level = logging.getLogger("distributed").getEffectiveLevel()
+    with _without_interrupts():
+        return LocalCluster(
+            n_workers=workers,
             threads_per_worker=1,
             dashboard_address=":0",
-        ) as cluster,
-        Client(cluster) as client,
-    ):
-        yield client
+            silence_logs=max(level, logging.WARNING),
+        )
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Ignore Ctrl-C, also in processes started meanwhile."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _remote(scheduler: str) -> Client:

@@ -18,6 +18,8 @@ One row a superpixel; rows of an image are adjacent and images are in the order 
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -28,6 +30,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 import zarr
+from zarr.storage import LocalStore
 
 from gpgc_dask.arrays import Array, Labels
 from gpgc_dask.storage import Location
@@ -82,7 +85,8 @@ def create_array(
     dtype = np.dtype(dtype) if fixed is None else fixed
     options: dict[str, Any] = {}
     if name == "features":
-        options["compressors"] = None
+        # A chunk that gets lost reads as NaN, which every fit refuses, not as zeros.
+        options |= {"compressors": None, "fill_value": np.nan}
     if name == "segments":
         options["fill_value"] = OUTSIDE
     return group.create_array(
@@ -157,17 +161,24 @@ def open_dataset(
             f"{url} was written by a newer gpgc_dask (format {version}, this one reads up to "
             f"{FORMAT_VERSION}): upgrade gpgc_dask"
         )
-    options = None if location.is_local else location.options
+    # What an interrupted overwrite left beside a whole dataset is no part of it.
+    warnings.filterwarnings("ignore", message=f"Object at {re.escape(UNFINISHED_FOLDER)} is not")
     dataset = xr.open_zarr(
-        location.url, chunks={}, consolidated=False, storage_options=options, mask_and_scale=False
+        LocalStore(location.url, read_only=True) if location.is_local else location.url,
+        chunks={},
+        consolidated=False,
+        storage_options=None if location.is_local else location.options,
+        mask_and_scale=False,
     )
+    dataset.encoding["source"] = location.url
     _check(dataset, url)
-    ordered = dataset[[name for name in VARIABLES if name in dataset]]
+    others = [name for name in dataset if name not in VARIABLES]
+    ordered = dataset[[name for name in (*VARIABLES, *others) if name in dataset]]
     return ordered.set_coords(["image_name", "feature_group"])
 
 
 def _check(dataset: xr.Dataset, url: Any) -> None:
-    missing = [name for name in VARIABLES if name not in dataset and "skipped" not in name]
+    missing = [name for name in VARIABLES if name not in dataset]
     if missing:
         raise ValueError(
             f"{url} is damaged: it lacks {', '.join(missing)}; make it anew with gpgc ingest"

@@ -7,15 +7,18 @@ store replaces an object in one request.
 from __future__ import annotations
 
 import os
+import shutil
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from glob import has_magic
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import fsspec
 import zarr
+from zarr.storage import LocalStore
 
 __all__ = ["UNFINISHED_SUFFIX", "Location", "write_whole"]
 
@@ -53,6 +56,8 @@ class Location:
 
     @property
     def _fs(self) -> Any:
+        if self.is_local:  # a path is a path, also where it looks like a chain of URLs
+            return fsspec.filesystem("file")
         return fsspec.core.url_to_fs(self.url, **self.options)[0]
 
     def _path(self, key: str) -> str:
@@ -89,12 +94,20 @@ class Location:
         root = fs._strip_protocol(self._path(key))
         return {name.removeprefix(root).lstrip("/") for name in fs.find(root)}
 
-    def remove(self, key: str = "") -> None:
+    def remove(self, key: str) -> None:
         """Remove a file, or a folder with all that is in it, where there is one."""
-        try:
-            self._fs.rm(self._path(key), recursive=True)
-        except FileNotFoundError:
+        if not key:
+            raise ValueError("name what to remove")
+        if self.is_local:
+            _remove_local(Path(self._path(key)))
             return
+        fs, path = self._fs, self._path(key)
+        fs.invalidate_cache()
+        if has_magic(path):  # rm would take the name for a pattern
+            for name in fs.find(path):
+                fs.rm_file(name)
+        elif fs.exists(path):
+            fs.rm(path, recursive=True)
 
     def remove_unfinished(self, key: str = "") -> None:
         """Remove what writers that were killed have left behind."""
@@ -104,8 +117,11 @@ class Location:
 
     def group(self, mode: Any = "r") -> zarr.Group:
         """The Zarr v3 group that lives here."""
-        options = self.options or None if not self.is_local else None
-        return zarr.open_group(self.url, mode=mode, zarr_format=3, storage_options=options)
+        if self.is_local:
+            return zarr.open_group(LocalStore(self.url), mode=mode, zarr_format=3)
+        return zarr.open_group(
+            self.url, mode=mode, zarr_format=3, storage_options=self.options or None
+        )
 
     def __str__(self) -> str:
         return self.url
@@ -120,6 +136,13 @@ def write_whole(path: Path, content: bytes | bytearray | memoryview) -> None:
         new.replace(path)
     finally:
         new.unlink(missing_ok=True)
+
+
+def _remove_local(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _check_protocol(url: str) -> None:

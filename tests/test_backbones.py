@@ -313,6 +313,9 @@ def test_a_callable(tmp_path):
     wrong = Recipe(find_backbone(lambda image: [image[..., 0]]), superpixels=20)
     with pytest.raises(TypeError, match=r"a feature map is \(channels, height, width\)"):
         describe(tmp_path / "images/a.jpg", wrong)
+    for found in ([], None, [np.ones((3, 0, 5))]):
+        with pytest.raises(TypeError, match="feature map"):
+            describe(tmp_path / "images/a.jpg", Recipe(find_backbone(lambda image, f=found: f)))
     infinite = Recipe(find_backbone(lambda image: [np.full((1, 2, 2), 1e6)]), dtype="float16")
     with pytest.raises(ValueError, match="float16: store them as float32"):
         describe(tmp_path / "images/a.jpg", infinite)

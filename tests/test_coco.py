@@ -62,6 +62,8 @@ def test_several_regions_and_classes_small_ones_in_front():
         {"size": [H, W + 1], "counts": [0, H * (W + 1)]},
         {"counts": "abc"},
         [["x", "y", 1, 2, 3, 4]],
+        [[1, 2, 1e9, 4, 5, 6]],
+        {"size": [H, W], "counts": [-5, 10]},
         5,
     ],
     ids=str,
@@ -187,7 +189,7 @@ def test_entries_without_what_they_need(coco):
     content = json.loads((coco / "instances.json").read_text())
     del content["annotations"][2]["image_id"]
     (coco / "instances.json").write_text(json.dumps(content))
-    with pytest.raises(ValueError, match=r"annotations\[2\] lacks image_id"):
+    with pytest.raises(ValueError, match=r"annotations\[2\] has no image_id"):
         read_coco(coco / "images", coco / "instances.json", ["horse"])
 
 
@@ -195,8 +197,36 @@ def test_an_image_listed_twice(coco):
     content = json.loads((coco / "instances.json").read_text())
     content["images"].append(content["images"][0] | {"id": 99})
     (coco / "instances.json").write_text(json.dumps(content))
-    with pytest.raises(ValueError, match=r"lists 0\.jpg more than once"):
+    with pytest.raises(ValueError, match=r"several images of file_name 0\.jpg"):
         read_coco(coco / "images", coco / "instances.json", ["horse"])
+
+
+@pytest.mark.parametrize(
+    ("place", "change"),
+    [
+        (("images", 0), {"id": [1]}),
+        (("images", 1), {"height": None}),
+        (("annotations", 0), {"category_id": {}}),
+        (("categories", 1), {"name": 5}),
+    ],
+    ids=str,
+)
+def test_entries_of_the_wrong_type(coco, place, change):
+    content = json.loads((coco / "instances.json").read_text())
+    content[place[0]][place[1]] |= change
+    (coco / "instances.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=rf"{place[0]}\[{place[1]}\] has no {next(iter(change))}"):
+        read_coco(coco / "images", coco / "instances.json", ["horse"])
+
+
+def test_odd_entries_that_do_no_harm(coco):
+    content = json.loads((coco / "instances.json").read_text())
+    content["annotations"][0]["area"] = None
+    content["images"][0]["height"] = float(H)
+    content["categories"].append({"id": 21, "name": "horse"})
+    content["annotations"][3]["category_id"] = 21
+    (coco / "instances.json").write_text(json.dumps(content))
+    assert made(coco, categories=["horse"]).sizes["photo"] == 3
 
 
 def test_masks_or_coco_not_both(coco):

@@ -208,7 +208,12 @@ def test_labels_that_cannot_be_painted(dataset, tmp_path):
         write_masks(dataset, np.zeros(n - 1, dtype=int), tmp_path)
     with pytest.raises(ValueError, match="class numbers 0 … 1"):
         write_masks(dataset, np.full(n, 2), tmp_path)
+    whole = np.zeros(n)
+    for part in (dataset.isel(photo=slice(3)), dataset.isel(superpixel=slice(1, None))):
+        with pytest.raises(ValueError, match="pass the whole dataset"):
+            write_masks(part, whole[: part.sizes["superpixel"]], tmp_path)
     assert not list(tmp_path.iterdir())
+    assert len(write_masks(dataset, whole, tmp_path)) == N_IMAGES
 
 
 # -- opening -----------------------------------------------------------------------------------

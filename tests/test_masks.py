@@ -42,6 +42,14 @@ FORMS = {
     "grey as RGB": (Image.fromarray(np.repeat(DRAWN[..., None] * 255, 3, 2)), MaskFormat()),
     "cut-out": (rgba_cut_out(DRAWN), MaskFormat()),
     "palette": (palette(DRAWN * 2), MaskFormat()),
+    "quantised, white first": (
+        Image.fromarray(np.repeat(DRAWN[..., None] * 255, 3, 2)).quantize(2),
+        MaskFormat(),
+    ),
+    "soft grey palette": (
+        Image.fromarray((40 + 170 * DRAWN).astype(np.uint8)).convert("P"),
+        MaskFormat(threshold=0.5),
+    ),
     "class index": (Image.fromarray(DRAWN * 13 + (1 - DRAWN) * 4), MaskFormat(foreground=(13,))),
     "two foregrounds": (Image.fromarray(DRAWN * 3 + 4), MaskFormat(foreground=(7, 9))),
     "soft": (Image.fromarray((40 + 170 * DRAWN).astype(np.uint8)), MaskFormat(threshold=0.5)),

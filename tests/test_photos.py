@@ -53,11 +53,14 @@ TURNS = {
 }
 
 
+@pytest.mark.parametrize("ending", ["png", "tif", "webp"])
 @pytest.mark.parametrize("tag", range(1, 9))
-def test_exif_orientation_is_applied(tmp_path, tag):
+def test_exif_orientation_is_applied(tmp_path, tag, ending):
     exif = Image.Exif()
     exif[0x0112] = tag
-    found = read_photo(saved(tmp_path, Image.fromarray(PHOTO), exif=exif), 512)
+    options = {"lossless": True} if ending == "webp" else {}
+    path = saved(tmp_path, Image.fromarray(PHOTO), f"photo.{ending}", exif=exif, **options)
+    found = read_photo(path, 512)
     expected = TURNS[tag](PHOTO)
     np.testing.assert_array_equal(found.pixels, expected)
     assert (found.orientation.height, found.orientation.width) == expected.shape[:2]
@@ -96,3 +99,27 @@ def test_a_link_in_a_circle(tmp_path):
     path.symlink_to(path)
     with pytest.raises(InputError, match="cannot be opened"):
         read_photo(path, 512)
+
+
+def test_a_png_with_an_endless_comment(tmp_path):
+    from PIL.PngImagePlugin import PngInfo
+
+    info = PngInfo()
+    info.add_text("xmp", "a" * (3 << 20), zip=True)
+    path = saved(tmp_path, Image.fromarray(PHOTO), pnginfo=info)
+    with pytest.raises(InputError, match="damaged: ValueError: Decompressed data too large"):
+        read_photo(path, 512)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_photos_of_no_numbers(tmp_path, value):
+    values = np.full((20, 30), 0.5, dtype=np.float32)
+    values[3, 4] = value
+    with pytest.raises(InputError, match="NaN or infinite"):
+        read_photo(saved(tmp_path, Image.fromarray(values), "photo.tif"), 512)
+
+
+def test_photos_in_fractions(tmp_path):
+    values = np.linspace(0, 1, 600, dtype=np.float32).reshape(20, 30)
+    found = read_photo(saved(tmp_path, Image.fromarray(values), "photo.tif"), 512)
+    np.testing.assert_allclose(found.pixels[..., 0], values * 255, atol=1)

@@ -132,12 +132,21 @@ def test_labels_weights_and_flags():
         (12, 1, ("one class",)),
         (12, VOID, ("mostly void",)),
         (5, 0, ("empty mask", "few superpixels")),
+        (1, 0, ("empty mask", "few superpixels")),
+        (1, VOID, ("mostly void", "few superpixels")),
     ],
 )
 def test_flags(rows, fill, flags):
     segments = np.repeat(np.arange(rows, dtype=np.uint16), 4).reshape(rows, 4)
     found = label(described(segments), np.full((rows, 4), fill, dtype=np.uint8), 2)
     assert found.flags == flags
+
+
+def test_which_class_is_background():
+    segments = np.repeat(np.arange(12, dtype=np.uint16), 4).reshape(12, 4)
+    codes = np.ones((12, 4), dtype=np.uint8)
+    assert label(described(segments), codes, 2, background=1).flags == ("empty mask",)
+    assert label(described(segments), codes, 2, background=None).flags == ("one class",)
 
 
 def test_a_mask_too_small_to_win_a_superpixel_is_flagged():

@@ -52,7 +52,8 @@ def _told(command: Callable[..., None]) -> Callable[..., None]:
         except Exception as error:
             if _debugging():
                 raise
-            complain(str(error) or type(error).__name__)
+            notes = "".join(f"\n{note}" for note in getattr(error, "__notes__", []))
+            complain((str(error) or type(error).__name__) + notes)
             raise typer.Exit(EXIT_FAILURE) from None
 
     return run

@@ -23,7 +23,7 @@ PLAIN_SECONDS = 5.0
 def print_out(*things: Any) -> None:
     """Print text or tables to stdout; plain and unwrapped where it is no terminal."""
     width = None if sys.stdout.isatty() else 160
-    console = Console(width=width, highlight=False)
+    console = Console(width=width, highlight=False, emoji=False)
     for thing in things:
         console.print(thing)
 
@@ -35,7 +35,7 @@ def print_json(value: Any) -> None:
 
 def complain(message: str) -> None:
     """An error, for people."""
-    Console(stderr=True, highlight=False, soft_wrap=True).print(
+    Console(stderr=True, highlight=False, soft_wrap=True, emoji=False).print(
         f"[bold red]gpgc:[/bold red] {escape(message)}"
     )
 

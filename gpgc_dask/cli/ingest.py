@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from gpgc_dask.cli.console import IngestDisplay, listing, print_json, print_out, time_text
 from gpgc_dask.cluster import connected
@@ -258,7 +259,7 @@ def ingest(
 def _show(report: IngestReport) -> None:
     earlier = f", {report.resumed:,} of them by an earlier run" if report.resumed else ""
     print_out(
-        f"[bold]{report.target}[/bold]: {report.images:,} images{earlier}; "
+        f"[bold]{escape(report.target)}[/bold]: {report.images:,} images{earlier}; "
         f"{report.superpixels:,} superpixels × {report.features:,} features, "
         f"in {time_text(report.elapsed)}"
     )
@@ -267,4 +268,4 @@ def _show(report: IngestReport) -> None:
     if report.skipped:
         rows = [(problem.name, problem.reason) for problem in report.skipped]
         print_out(listing(f"{len(rows):,} files skipped", ["file", "why"], rows))
-    print_out(f"Look at it with: gpgc info {report.target}")
+    print_out(f"Look at it with: gpgc info {escape(report.target)}")

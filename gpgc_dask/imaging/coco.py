@@ -19,12 +19,20 @@ from gpgc_dask.imaging.photos import Orientation
 
 __all__ = ["CocoMask", "coco_format", "draw_mask", "read_coco"]
 
-NEEDED = {
-    "images": ("id", "file_name", "height", "width"),
-    "annotations": ("image_id", "category_id"),
-    "categories": ("id", "name"),
+NEEDED: dict[str, dict[str, tuple[type, ...]]] = {
+    "images": {
+        "id": (int, str),
+        "file_name": (str,),
+        "height": (int, float),
+        "width": (int, float),
+    },
+    "annotations": {"image_id": (int, str), "category_id": (int, str)},
+    "categories": {"id": (int, str), "name": (str,)},
 }
 """What the entries of a COCO instances file must have, for our purpose."""
+
+FARTHEST = 1e6
+"""Coordinates in pixels beyond this make pycocotools fail, or worse."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +80,7 @@ def read_coco(
             problems.append(Problem(name, f"image missing: {path} names it but {images} lacks it"))
             continue
         pairs.append(Pair(name, str(Path(images).expanduser().absolute() / name), str(path)))
-        masks[name] = CocoMask(image["height"], image["width"], _ordered(found, numbers))
+        masks[name] = CocoMask(int(image["height"]), int(image["width"]), _ordered(found, numbers))
     if not pairs and not problems:
         raise ValueError(f"no image in {path} shows {', '.join(categories)}")
     return Found(sorted(pairs, key=lambda pair: pair.name), problems), masks
@@ -80,7 +88,12 @@ def read_coco(
 
 def _ordered(annotations: list[Any], numbers: dict[int, int]) -> tuple[tuple[int, Any], ...]:
     """Large regions first, so that small things in front of them are drawn over them."""
-    ordered = sorted(annotations, key=lambda a: -float(a.get("area", 0)))
+
+    def size(annotation: Any) -> float:
+        area = annotation.get("area")
+        return float(area) if isinstance(area, (int, float)) else 0.0
+
+    ordered = sorted(annotations, key=size, reverse=True)
     return tuple((numbers[a["category_id"]], a["segmentation"]) for a in ordered)
 
 
@@ -98,13 +111,14 @@ def _load(path: str | PathLike[str]) -> dict[str, Any]:
         )
     for name, keys in NEEDED.items():
         for number, entry in enumerate(content[name]):
-            missing = [key for key in keys if not isinstance(entry, dict) or key not in entry]
-            if missing:
-                raise ValueError(f"{path}: {name}[{number}] lacks {', '.join(missing)}")
-    names = Counter(image["file_name"] for image in content["images"])
-    doubled = [name for name, count in names.items() if count > 1]
-    if doubled:
-        raise ValueError(f"{path} lists {doubled[0]} more than once: list each image once")
+            for key, kinds in keys.items():
+                if not isinstance(entry, dict) or not isinstance(entry.get(key), kinds):
+                    raise ValueError(f"{path}: {name}[{number}] has no {key}, or none of its type")
+    for key in ("file_name", "id"):
+        counts = Counter(image[key] for image in content["images"])
+        doubled = [value for value, count in counts.items() if count > 1]
+        if doubled:
+            raise ValueError(f"{path} has several images of {key} {doubled[0]}: list each once")
     return dict(content)
 
 
@@ -112,14 +126,16 @@ def _category_numbers(
     content: dict[str, Any], categories: Sequence[str], path: str | PathLike[str]
 ) -> dict[int, int]:
     """{category id: class code}."""
-    ids = {category["name"]: category["id"] for category in content["categories"]}
+    ids: dict[str, list[Any]] = defaultdict(list)
+    for category in content["categories"]:
+        ids[category["name"]].append(category["id"])
     unknown = [name for name in categories if name not in ids]
     if unknown or not categories:
         known = f"it knows {', '.join(sorted(ids))}"
         if unknown:
             raise ValueError(f"{path} has no category {', '.join(unknown)}; {known}")
         raise ValueError(f"say which categories of {path} to take (--category NAME); {known}")
-    return {ids[name]: code for code, name in enumerate(categories, start=1)}
+    return {number: code for code, name in enumerate(categories, start=1) for number in ids[name]}
 
 
 def draw_mask(mask: CocoMask, orientation: Orientation) -> Codes:
@@ -133,7 +149,7 @@ def draw_mask(mask: CocoMask, orientation: Orientation) -> Codes:
         try:
             encoded = _encoded(segmentation, *size)
             inside = None if encoded is None else rle.decode(encoded)
-        except (ValueError, TypeError, KeyError, IndexError) as error:
+        except (ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
             raise InputError(f"the COCO file has an unreadable segmentation: {error}") from None
         if inside is not None:
             codes[inside.astype(bool)] = code
@@ -147,6 +163,8 @@ def _encoded(segmentation: Any, height: int, width: int) -> Any:
     if isinstance(segmentation, list):
         # Four numbers would be taken for a box: two points enclose nothing.
         polygons = [polygon for polygon in segmentation if len(polygon) >= 6]
+        if any(not abs(number) < FARTHEST for polygon in polygons for number in polygon):
+            raise ValueError(f"a coordinate is not within ±{FARTHEST:g}")
         return rle.merge(rle.frPyObjects(polygons, height, width)) if polygons else None
     if list(segmentation["size"]) != [height, width]:
         raise ValueError(f"run lengths for {segmentation['size']}, image of {[height, width]}")

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from os import PathLike
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -140,11 +139,13 @@ class Labelled:
     flags: tuple[str, ...] = field(default=())
 
 
-def label(described: Described, codes: Codes, n_classes: int) -> Labelled:
+def label(
+    described: Described, codes: Codes, n_classes: int, background: int | None = 0
+) -> Labelled:
     """Majority vote of the mask's pixels in each superpixel.
 
     A superpixel that is void for the greater part keeps the majority of what is left as its label
-    and carries no weight.
+    and carries no weight. A mask all of class ``background`` is empty.
     """
     counts: Index = class_counts(described.segments, described.n, codes, n_classes)
     votes, void = counts[:, :-1], counts[:, -1]
@@ -155,16 +156,19 @@ def label(described: Described, codes: Codes, n_classes: int) -> Labelled:
         winner.astype(np.uint8),
         weight.astype(np.float32),
         area.astype(np.int64),
-        tuple(_flags(votes, winner[weight > 0], described.n)),
+        tuple(_flags(counts, set(winner[weight > 0].tolist()), weight, background)),
     )
 
 
-def _flags(votes: Index, winners: Any, n: int) -> Iterator[str]:
-    if len(winners) < 2:
+def _flags(
+    counts: Index, winners: set[int], weight: Array, background: int | None
+) -> Iterator[str]:
+    present = np.flatnonzero(counts[:, :-1].any(0))
+    if weight.sum() < min(2, weight.size):
         yield FLAG_VOID
-    elif not votes[:, 1:].any():
+    elif present.tolist() == [background]:
         yield FLAG_EMPTY
-    elif len(set(winners.tolist())) == 1:
+    elif len(winners) == 1:
         yield FLAG_ONE_CLASS
-    if n < FEW_SUPERPIXELS:
+    if weight.size < FEW_SUPERPIXELS:
         yield FLAG_FEW

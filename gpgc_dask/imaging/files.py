@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import unicodedata
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,21 +36,34 @@ class Found:
     problems: list[Problem]
 
 
-def find_images(folder: str | PathLike[str]) -> list[str]:
+def find_images(
+    folder: str | PathLike[str], leave_out: str | PathLike[str] | None = None
+) -> list[str]:
     """Names of the image files in a folder and its subfolders, sorted, with forward slashes.
 
     Links are followed, except a link to a folder that one is already in. Hidden files and other
-    types are passed over.
+    types are passed over, and so is the folder ``leave_out``.
     """
+    root = _checked(folder)
+    passed = frozenset() if leave_out is None else frozenset([_file_id(Path(leave_out))])
+    return sorted(path.relative_to(root).as_posix() for path in _walk(root, passed))
+
+
+def _checked(folder: str | PathLike[str]) -> Path:
     root = Path(folder).expanduser()
     if not root.is_dir():
         raise NotADirectoryError(f"{root} is not a folder: name the folder that holds the images")
-    return sorted(path.relative_to(root).as_posix() for path in _walk(root, frozenset()))
+    return root
+
+
+def _file_id(path: Path) -> tuple[int, int]:
+    """The same for all ways to the same file."""
+    status = path.expanduser().stat()
+    return status.st_dev, status.st_ino
 
 
 def _walk(folder: Path, inside: frozenset[tuple[int, int]]) -> Iterator[Path]:
-    status = folder.stat()
-    here = (status.st_dev, status.st_ino)
+    here = _file_id(folder)
     if here in inside:
         return
     with os.scandir(folder) as entries:
@@ -57,17 +71,11 @@ def _walk(folder: Path, inside: frozenset[tuple[int, int]]) -> Iterator[Path]:
             path = folder / entry.name
             if entry.name.startswith("."):
                 continue
-            if path.suffix.lower() in IMAGE_SUFFIXES and not _is_dir(entry):
-                yield path
-            elif _is_dir(entry):
+            if path.is_dir():
                 yield from _walk(path, inside | {here})
-
-
-def _is_dir(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:  # a link that leads in a circle is no folder
-        return False
+            # A link that leads nowhere is named later, as a file that cannot be opened.
+            elif path.suffix.lower() in IMAGE_SUFFIXES and (path.is_file() or path.is_symlink()):
+                yield path
 
 
 def pair_masks(images: str | PathLike[str], masks: str | PathLike[str], suffix: str = "") -> Found:
@@ -76,8 +84,10 @@ def pair_masks(images: str | PathLike[str], masks: str | PathLike[str], suffix: 
     ``suffix`` follows the photo's name in the mask's: "_mask" pairs a.jpg with a_mask.png, and
     lets both lie in one folder.
     """
-    photos, drawn = _by_stem(find_images(images)), _by_stem(find_images(masks))
-    if _absolute(images) == _absolute(masks):
+    together = _checked(images).samefile(_checked(masks))
+    photos = _by_stem(find_images(images, leave_out=None if together else masks))
+    drawn = _by_stem(find_images(masks))
+    if together:
         if not suffix:
             raise ValueError(
                 f"images and masks are the same folder, {images}: name two, or say how the masks' "
@@ -120,5 +130,7 @@ def _absolute(folder: str | PathLike[str]) -> Path:
 def _by_stem(names: list[str]) -> dict[str, list[str]]:
     stems: dict[str, list[str]] = defaultdict(list)
     for name in names:
-        stems[name[: -len(Path(name).suffix)]].append(name)
+        # One letter may be written in two ways; file systems differ in which they keep.
+        stem = unicodedata.normalize("NFC", name[: -len(Path(name).suffix)])
+        stems[stem].append(name)
     return dict(stems)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, fields
+from functools import partial
 from importlib.metadata import version
 from os import PathLike
 from typing import Any
@@ -72,7 +73,7 @@ def ingest(
     overwrite: bool = False,
     on_error: OnError = "raise",
     progress: Listener | None = None,
-    client: AbstractContextManager[Client] | None = None,
+    client: Client | AbstractContextManager[Client] | None = None,
     storage_options: dict[str, Any] | None = None,
 ) -> IngestReport:
     """Superpixels and their features of all images in a folder, labelled by their masks.
@@ -96,8 +97,8 @@ def ingest(
     dtype : of the stored features, "float32" or "float16"
     on_error : "raise" stops at a file that cannot be used, "skip" leaves it out and lists it
     progress : called with a :class:`~gpgc_dask.imaging.work.Progress` now and then
-    client : a context that gives a Dask client, entered when there is work to do; default the
-        active client, else threads of this process
+    client : a Dask client, or a context that gives one and is entered when there is work to do;
+        default the active client, else threads of this process
     """
     start = time.perf_counter()
     if (masks is None) == (coco is None):
@@ -110,6 +111,11 @@ def ingest(
         side=side,
         dtype=dtype,
     )
+    formatted = bool(foreground or classes or void or mask_suffix or threshold is not None)
+    if coco is not None and formatted:
+        raise ValueError("a COCO file says what its masks mean: leave out how masks are read")
+    if coco is None and (categories or with_empty):
+        raise ValueError("categories and with_empty belong to a COCO file: give one (coco, --coco)")
     if coco is not None:
         source = Source.from_coco(images, coco, categories, with_empty=with_empty)
     else:
@@ -122,17 +128,25 @@ def ingest(
     if source.problems and (on_error == "raise" or not source.items):
         raise IngestError(complaint(source.problems, kept=None), source.problems)
     parameters = _parameters(source, recipe)
-    found = _check_target(location, source, parameters, resume=resume, overwrite=overwrite)
+    check = partial(_check_target, location, source, parameters, resume, overwrite)
     run = None
-    if found == "complete":
+    if check() == "complete":
         location.remove(UNFINISHED_FOLDER)
     else:
-        with client or any_client() as cluster:
+        with _entered(client) as cluster:
             _check_reach(location, cluster)
-            _begin(location, parameters, anew=found == "absent")
-            run = Run(cluster, source, location, recipe, on_error, progress)
-            run.run(parameters)
+            # Again: the cluster took its time, and another ingest may have been quicker.
+            _begin(location, parameters, anew=check() == "absent")
+            run = Run(cluster, source, location, recipe, on_error, progress, parameters)
+            run.run()
     return _report(location, run, time.perf_counter() - start)
+
+
+def _entered(client: Any) -> AbstractContextManager[Client]:
+    """The context of a client; one that somebody has opened stays open."""
+    if client is None:
+        return any_client()
+    return nullcontext(client) if isinstance(client, Client) else client
 
 
 def _check_reach(location: Location, client: Client) -> None:
@@ -166,7 +180,6 @@ def _check_target(
     location: Location,
     source: Source,
     parameters: dict[str, Any],
-    *,
     resume: bool,
     overwrite: bool,
 ) -> str:
@@ -190,17 +203,25 @@ def _check_target(
         )
     if found == "complete":
         _check_same(dict(location.group().attrs), parameters, location)
-        _check_names(location, source)
+        _check_files(location, source)
     elif location.exists(PARAMETERS):
         _check_same(json.loads(location.read(PARAMETERS)), parameters, location)
     return found
 
 
 def _begin(location: Location, parameters: dict[str, Any], *, anew: bool) -> None:
-    if anew:
-        location.remove()
-    location.remove_unfinished()
+    """Make the location ready. In this order a kill leaves an unfinished dataset, never half a
+    finished one."""
     location.write(PARAMETERS, json.dumps(parameters).encode())
+    if anew:
+        location.remove("zarr.json")
+        for name in location.names():
+            if name != UNFINISHED_FOLDER:
+                location.remove(name)
+        for name in location.names(UNFINISHED_FOLDER):
+            if f"{UNFINISHED_FOLDER}/{name}" != PARAMETERS:
+                location.remove(f"{UNFINISHED_FOLDER}/{name}")
+    location.remove_unfinished()
 
 
 def _check_same(there: dict[str, Any], here: dict[str, Any], location: Location) -> None:
@@ -218,15 +239,18 @@ def _check_same(there: dict[str, Any], here: dict[str, Any], location: Location)
         )
 
 
-def _check_names(location: Location, source: Source) -> None:
+def _check_files(location: Location, source: Source) -> None:
+    """Complain where a finished dataset is no longer that of the files."""
+    if location.group().attrs["files_digest"] == source.digest():
+        return
     dataset = open_dataset(location.url, location.options)
     there = {*dataset["image_name"].values, *dataset["skipped_name"].values}
     here = {item.pair.name for item in source.items} | {p.name for p in source.problems}
-    if there != here:
-        raise IngestError(
-            f"{location} is finished, and the folder has changed since: {len(here - there)} images "
-            f"more, {len(there - here)} fewer; make it anew with overwrite=True (--overwrite)"
-        )
+    raise IngestError(
+        f"{location} is finished, and the files have changed since: {len(here - there)} more, "
+        f"{len(there - here)} fewer, or other content; make it anew with overwrite=True "
+        "(--overwrite)"
+    )
 
 
 def _report(location: Location, run: Run | None, elapsed: float) -> IngestReport:

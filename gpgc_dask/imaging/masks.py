@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from gpgc_dask.imaging.errors import InputError
-from gpgc_dask.imaging.photos import Orientation, decode, open_image
+from gpgc_dask.imaging.photos import Orientation, open_image, reading
 
 __all__ = ["VOID", "Codes", "MaskFormat", "check_size", "read_mask", "upright"]
 
@@ -57,6 +57,16 @@ class MaskFormat:
             raise ValueError(
                 f"masks: threshold must be above 0 and at most 1, got {self.threshold!r}"
             )
+
+    @property
+    def names_values(self) -> bool:
+        """Whether somebody said what certain values mean."""
+        return bool(self.foreground or self.classes or self.void)
+
+    @property
+    def background(self) -> int | None:
+        """Code of the class that an empty mask is all of: that of value 0."""
+        return self.values.index(0) if 0 in self.values else None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -119,10 +129,10 @@ class MaskFormat:
 def read_mask(path: str | PathLike[str], fmt: MaskFormat, orientation: Orientation) -> Codes:
     """Class codes of the mask file for a photo of this orientation, at the photo's own size."""
     try:
-        with open_image(path) as image:
+        with open_image(path) as image, reading(path):
             check_size(image.size[::-1], orientation)
-            decode(image)
-            values = upright(_values(image), orientation)
+            image.load()
+            values = upright(_values(image, shades=not fmt.names_values), orientation)
     except InputError as error:
         text = str(error)
         raise InputError(text if text.startswith("mask") else f"mask {path}: {text}") from None
@@ -149,11 +159,20 @@ def upright(values: NDArray[Any], orientation: Orientation) -> NDArray[Any]:
         Image.Transpose.TRANSVERSE: np.rot90(values, 2).T,
         Image.Transpose.ROTATE_90: np.rot90(values),
     }
-    return flips[orientation.transpose]
+    return flips[orientation.turn]
 
 
-def _values(image: Any) -> NDArray[Any]:
-    """(height, width) values as stored: palette indices, classes, grey levels."""
+def _values(image: Any, *, shades: bool) -> NDArray[Any]:
+    """(height, width) values as stored: palette indices, classes, grey levels.
+
+    shades : a palette of greys stands for its greys and not for its indices, which may begin with
+        white
+    """
+    if image.mode == "P" and shades:
+        palette = np.array(image.getpalette("RGB"), dtype=np.uint8).reshape(-1, 3)
+        used = palette[_present(np.asarray(image))]
+        if np.all(used == used[:, :1]):
+            return np.asarray(image.convert("L"))
     if image.mode in ("1", "L", "P", "F", "I") or image.mode.startswith("I;16"):
         values = np.asarray(image)
         if values.dtype == bool:
@@ -163,11 +182,12 @@ def _values(image: Any) -> NDArray[Any]:
                 raise InputError("mask holds values outside 0 … 65535: store classes as 0, 1, 2 …")
             return values.astype(np.uint16)
         return values
-    bands = [np.asarray(band) for band in image.convert("RGBA").split()]
-    if all(np.array_equal(bands[0], band) for band in bands[1:3]):
+    image = image if image.mode in ("RGB", "RGBA") else image.convert("RGBA")
+    red, green, blue, *alpha = (np.asarray(band) for band in image.split())
+    if np.array_equal(red, green) and np.array_equal(red, blue):
         # Grey in colour's clothing; a cut-out of one shade has its shape in the alpha channel.
-        flat = np.ptp(bands[0]) == 0 and np.ptp(bands[3]) > 0
-        return bands[3] if flat else bands[0]
+        cut_out = alpha and np.ptp(red) == 0 and np.ptp(alpha[0]) > 0
+        return alpha[0] if cut_out else red
     raise InputError(
         "mask is a colour picture: store one number a pixel instead (grey or palette PNG)"
     )

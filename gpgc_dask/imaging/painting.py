@@ -56,12 +56,21 @@ def write_masks(dataset: xr.Dataset, labels: Any, folder: str | PathLike[str]) -
             f"{dataset.sizes['superpixel']} superpixels: pass one class number a superpixel"
         )
     values = np.array(dataset.attrs["class_values"])
-    if codes.size and not np.isin(codes, np.arange(values.size)).all():
+    if not np.isin(codes, np.arange(values.size)).all():
         raise ValueError(f"labels must be class numbers 0 … {values.size - 1}")
-    painted = values[codes].astype(np.uint8 if values.max() < 256 else np.uint16)
+    _check_whole(dataset)
+    painted = values[codes.astype(np.intp)].astype(np.uint8 if values.max() < 256 else np.uint16)
     write = dask.delayed(_write, pure=False)
     dask.compute(*(write(*task) for task in _tasks(dataset, painted, targets)))
     return targets
+
+
+def _check_whole(dataset: xr.Dataset) -> None:
+    """Superpixels are numbered within their image: all of them must be there."""
+    image = dataset["image"].values
+    whole = dataset["pixels"].values.sum() == (dataset["height"] * dataset["width"]).values.sum()
+    if not whole or np.any(np.diff(image) < 0) or image[-1] != dataset.sizes["photo"] - 1:
+        raise ValueError("some superpixels or images are missing: pass the whole dataset")
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import struct
 import warnings
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -14,11 +18,43 @@ from PIL import Image, UnidentifiedImageError
 
 from gpgc_dask.imaging.errors import InputError
 
-__all__ = ["Orientation", "Photo", "decode", "open_image", "read_photo"]
+__all__ = ["Orientation", "Photo", "hush", "open_image", "read_photo", "reading"]
 
 Pixels = NDArray[np.uint8]
 
 ORIENTATION_TAG = 0x0112
+TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+"""What makes stored pixels upright, by EXIF tag."""
+
+TURNED_BY_PIL = ("TIFF",)
+"""Formats that PIL makes upright by itself, and of which it says the upright size."""
+
+SIDEWAYS = (5, 6, 7, 8)
+"""EXIF tags that swap height and width."""
+
+DAMAGED = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    EOFError,
+    IndexError,
+    KeyError,
+    TypeError,
+    OverflowError,
+    ZeroDivisionError,
+    struct.error,
+    zlib.error,
+)
+"""What PIL may raise over a file that is not as it should be."""
+
 ENLARGED = 2
 """JPEGs are decoded at a reduced size still this many times the one asked for."""
 
@@ -30,7 +66,7 @@ class Orientation:
     height: int
     width: int
     stored: tuple[int, int]
-    transpose: Any
+    turn: Any = None
     """PIL's name of the turn that makes the stored pixels upright, or None."""
 
 
@@ -44,11 +80,22 @@ class Photo:
 
 def open_image(path: str | PathLike[str]) -> Any:
     """A PIL image, decoded no further than its header."""
+    with reading(path):
+        return Image.open(path)
+
+
+def hush() -> None:
+    """No warnings of odd tags, nor at 89 megapixels: PIL refuses at twice that."""
+    warnings.filterwarnings("ignore", module=r"PIL\.")
+
+
+@contextmanager
+def reading(path: str | PathLike[str]) -> Iterator[None]:
+    """What a damaged file makes PIL do, of whatever kind, is an InputError that says so."""
     try:
-        with warnings.catch_warnings():
-            # PIL warns at 89 megapixels and refuses at twice that.
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-            return Image.open(path)
+        yield
+    except InputError:
+        raise
     except UnidentifiedImageError:
         empty = Path(path).stat().st_size == 0
         raise InputError(
@@ -60,6 +107,8 @@ def open_image(path: str | PathLike[str]) -> Any:
         if error.errno is None:
             raise InputError(f"damaged or cut off: {error}") from None
         raise InputError(f"cannot be opened: {error.strerror}") from None
+    except DAMAGED as error:
+        raise InputError(f"damaged: {type(error).__name__}: {error}") from None
 
 
 def read_photo(path: str | PathLike[str], side: int) -> Photo:
@@ -68,57 +117,52 @@ def read_photo(path: str | PathLike[str], side: int) -> Photo:
     Grey, palette, CMYK, 16-bit and transparent images become RGB (transparency on white), and the
     EXIF orientation is applied.
     """
-    with open_image(path) as image:
+    with open_image(path) as image, reading(path):
+        turns_itself = image.format in TURNED_BY_PIL
         orientation = _orientation(image)
         scale = min(side / max(image.size), 1.0)
         size = tuple(max(round(n * scale), 1) for n in image.size)
         image.draft(None, (ENLARGED * size[0], ENLARGED * size[1]))
-        decode(image)
+        image.load()
         image = _rgb(image) if image.mode in ("1", "P", "PA") else _eight_bits(image)
         if size != image.size:
             image = image.resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0)
         image = _rgb(image)
-        if orientation.transpose is not None:
-            image = image.transpose(orientation.transpose)
-    return Photo(np.asarray(image), orientation)
-
-
-def decode(image: Any) -> None:
-    """Decode all pixels; what a cut-off or damaged file does is an InputError."""
-    try:
-        image.load()
-    except (OSError, SyntaxError, ValueError, EOFError, IndexError) as error:
-        raise InputError(f"damaged or cut off: {error}") from None
+        if orientation.turn is not None and not turns_itself:
+            image = image.transpose(orientation.turn)
+        pixels = np.array(image)
+    return Photo(pixels, orientation)
 
 
 def _orientation(image: Any) -> Orientation:
     width, height = image.size
     try:
         tag = image.getexif().get(ORIENTATION_TAG)
-    except (SyntaxError, ValueError, OSError, KeyError):  # broken EXIF is no reason to refuse
+    except DAMAGED:  # broken EXIF is no reason to refuse
         tag = None
-    transpose = {
-        2: Image.Transpose.FLIP_LEFT_RIGHT,
-        3: Image.Transpose.ROTATE_180,
-        4: Image.Transpose.FLIP_TOP_BOTTOM,
-        5: Image.Transpose.TRANSPOSE,
-        6: Image.Transpose.ROTATE_270,
-        7: Image.Transpose.TRANSVERSE,
-        8: Image.Transpose.ROTATE_90,
-    }.get(tag)
-    upright = (width, height) if tag in (5, 6, 7, 8) else (height, width)
-    return Orientation(*upright, (height, width), transpose)
+    turn, sideways = TURNS.get(tag), tag in SIDEWAYS
+    swapped, given = (width, height), (height, width)
+    if image.format in TURNED_BY_PIL:
+        return Orientation(*given, swapped if sideways else given, turn)
+    return Orientation(*(swapped if sideways else given), given, turn)
 
 
 def _eight_bits(image: Any) -> Any:
     """16- and 32-bit grey images scaled to 8 bits; PIL would cut them off at 255."""
     if not image.mode.startswith(("I", "F")):
         return image
-    values = np.asarray(image, dtype=np.float64)
-    low = min(float(values.min()), 0.0)
-    full = 65535.0 if image.mode.startswith("I") else 1.0
-    high = max(float(values.max()), full) if low == 0.0 else float(values.max())
-    return Image.fromarray(((values - low) * (255.0 / max(high - low, 1e-12))).astype(np.uint8))
+    values = np.asarray(image)
+    if values.dtype == np.uint16:
+        return Image.fromarray((values // 257).astype(np.uint8))
+    low, high = float(values.min()), float(values.max())
+    if not np.isfinite(low + high):
+        raise InputError("holds NaN or infinite values")
+    low, full = min(low, 0.0), 65535.0 if image.mode.startswith("I") else 1.0
+    high = max(high, full) if low == 0.0 else high
+    scaled = np.empty(values.shape, dtype=np.uint8)
+    for row, line in enumerate(values):  # a line at a time: photos may be huge
+        scaled[row] = (line - low) * (255.0 / max(high - low, 1e-12))
+    return Image.fromarray(scaled)
 
 
 def _rgb(image: Any) -> Any:

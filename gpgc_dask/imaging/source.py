@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -46,7 +48,7 @@ class Source:
         """A folder of images and a folder of masks."""
         found = pair_masks(images, masks, suffix)
         items = [Item(pair, f"{_stamp(pair.image)} {_stamp(pair.mask)}") for pair in found.pairs]
-        told = {"images": str(images), "masks": str(masks)}
+        told = {"images": os.path.abspath(images), "masks": os.path.abspath(masks)}
         return cls._checked(items, found.problems, fmt or MaskFormat(), told)
 
     @classmethod
@@ -65,7 +67,11 @@ class Source:
             mask = masks[pair.name]
             drawn = hashlib.sha256(mask.to_json().encode()).hexdigest()[:16]
             items.append(Item(pair, f"{_stamp(pair.image)} {drawn}", mask))
-        told = {"images": str(images), "coco": str(coco), "categories": list(categories)}
+        told = {
+            "images": os.path.abspath(images),
+            "coco": os.path.abspath(coco),
+            "categories": list(categories),
+        }
         return cls._checked(items, found.problems, coco_format(categories), told)
 
     @classmethod
@@ -74,13 +80,17 @@ class Source:
     ) -> Source:
         if not items and not problems:
             raise ValueError(f"there are no images in {told['images']}")
-        odd = [item for item in items if not _is_text(item.pair.image + item.pair.mask)]
-        named = [
-            Problem(_printable(item.pair.name), "its name is not valid Unicode: rename it")
-            for item in odd
-        ]
-        usable = [item for item in items if item not in odd] if odd else items
-        return cls(usable, sorted([*problems, *named], key=lambda p: p.name), fmt, told)
+        odd = [item.pair.name for item in items if not _is_text(item.pair.image + item.pair.mask)]
+        named = [Problem(name, "its name is not valid Unicode: rename it") for name in odd]
+        usable = [item for item in items if item.pair.name not in odd]
+        printable = [Problem(_printable(p.name), _printable(p.reason)) for p in problems + named]
+        return cls(usable, sorted(printable, key=lambda p: p.name), fmt, told)
+
+    def digest(self) -> str:
+        """Changes when an image or mask does, or comes or goes."""
+        known = [[item.pair.name, item.identity] for item in self.items]
+        known += [[problem.name] for problem in self.problems]
+        return hashlib.sha256(json.dumps(known).encode()).hexdigest()
 
 
 def _stamp(path: str) -> str:

@@ -7,19 +7,25 @@ made in ten attempts equals one made at a stroke.
 from __future__ import annotations
 
 import errno
+import hashlib
+import json
 import time
+import uuid
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from distributed import Client, KilledWorker, as_completed
 
+from gpgc_dask.dataset import UNFINISHED_FOLDER
 from gpgc_dask.imaging.assemble import LEDGER, Assembly, ChunkTask
 from gpgc_dask.imaging.coco import draw_mask
 from gpgc_dask.imaging.errors import IngestError, InputError, Problem, told
 from gpgc_dask.imaging.extract import PHASES, Recipe, Stopwatch, describe, label
 from gpgc_dask.imaging.masks import MaskFormat, read_mask
 from gpgc_dask.imaging.parts import FinishedImage, Kept, forget, has_arrays, read_index, write_part
+from gpgc_dask.imaging.photos import hush
 from gpgc_dask.imaging.source import Item, Source
 from gpgc_dask.process import keep_freed_memory
 from gpgc_dask.storage import Location
@@ -68,6 +74,7 @@ def process_batch(
 ) -> BatchResult:
     """Describe some images and keep them as a part. Runs on a worker."""
     keep_freed_memory()
+    hush()
     watch = Stopwatch()
     done, problems = [], []
     for item in items:
@@ -79,7 +86,7 @@ def process_batch(
                 else:
                     codes = read_mask(item.pair.mask, fmt, described.orientation)
             with watch("pooling"):
-                labelled = label(described, codes, len(fmt.names))
+                labelled = label(described, codes, len(fmt.names), fmt.background)
         except InputError as error:
             problems.append(Problem(item.pair.name, str(error)))
             continue
@@ -105,19 +112,27 @@ class Run:
         recipe: Recipe,
         on_error: OnError,
         listener: Listener | None,
+        parameters: dict[str, Any],
     ) -> None:
+        """``parameters``: all that the result depends on but the files; kept as attributes."""
         self.client = client
         self.source = source
         self.location = location
         self.recipe = recipe
+        self.parameters = parameters
+        digest = hashlib.sha256(json.dumps(parameters).encode()).hexdigest()[:16]
+        # An image done in another way is another one.
+        self.items = [replace(item, identity=f"{item.identity} {digest}") for item in source.items]
+        self.claim = Claim(location)
         self.on_error = on_error
         self.listener = listener or (lambda progress: None)
         self.seconds = dict.fromkeys(PHASES, 0.0)
         self.problems: list[Problem] = []
         self.resumed = 0
 
-    def run(self, attributes: dict[str, Any]) -> None:
+    def run(self) -> None:
         """Describe what is not yet described, then put the dataset together."""
+        self.claim.take()
         kept = self._kept()
         self.resumed = len(kept)
         assembly = self._described(kept)
@@ -128,12 +143,13 @@ class Run:
             assembly = self._described(self._kept())
         self._write(assembly)
         problems = sorted([*self.source.problems, *self.problems], key=lambda p: p.name)
+        self.claim.check()
         with self._guarded("the last arrays"):
-            assembly.finish(problems, attributes)
+            assembly.finish(problems, self.parameters | {"files_digest": self.source.digest()})
 
     def _kept(self) -> dict[str, Kept]:
         """Images of the source that are done, as they are now, by name."""
-        wanted = {item.pair.name: item.identity for item in self.source.items}
+        wanted = {item.pair.name: item.identity for item in self.items}
         return {
             one.image.name: one
             for one in read_index(self.location)
@@ -149,19 +165,25 @@ class Run:
 
     def _described(self, kept: dict[str, Kept]) -> Assembly:
         """All images done, those that are not yet among them."""
-        todo = [item for item in self.source.items if item.pair.name not in kept]
+        todo = [item for item in self.items if item.pair.name not in kept]
         self.problems = []
         self._describe(todo, len(kept))
-        found = list((self._kept() if todo else kept).values())
+        found = self._kept() if todo else kept
         if not found:
             raise IngestError(
                 "none of the images could be used:\n" + told(self.problems), self.problems
             )
-        return Assembly(self.location, found, self.recipe.dtype)
+        missing = len(self.items) - len(found) - len(self.problems)
+        if missing:
+            raise IngestError(
+                f"{missing} images that were done are gone from {self.location}: is something else "
+                "at work there? Go on with resume=True (--resume)"
+            )
+        return Assembly(self.location, list(found.values()), self.recipe.dtype)
 
     def _describe(self, todo: list[Item], done: int) -> None:
         batches = [todo[i : i + IMAGES_A_TASK] for i in range(0, len(todo), IMAGES_A_TASK)]
-        meter = _Meter(self.listener, "images", len(self.source.items), done)
+        meter = _Meter(self.listener, "images", len(self.items), done)
         arguments = (self.recipe, self.source.format, self.location)
         for batch, result in self._results(process_batch, batches, arguments):
             done += result.images
@@ -186,31 +208,74 @@ class Run:
     ) -> Iterator[tuple[Any, Any]]:
         """(piece of work, result) as they come, with a bounded number under way."""
         ahead = max(TASKS_A_THREAD * max(sum(self.client.nthreads().values()), 1), LEAST_TASKS)
-        waiting = iter(work)
+        waiting = deque(work)
         pieces: dict[str, Any] = {}
+        suspects: list[Item] = []
 
         def submit(piece: Any) -> Any:
             future = self.client.submit(function, piece, *arguments, pure=False)
             pieces[future.key] = piece
             return future
 
-        queue = as_completed(
-            [submit(piece) for piece, _ in zip(waiting, range(ahead), strict=False)]
-        )
+        queue = as_completed([submit(waiting.popleft()) for _ in range(min(ahead, len(waiting)))])
         try:
             for future in queue:
                 piece = pieces.pop(future.key)
+                self.claim.check()
                 with self._guarded(_name_of(piece)):
-                    result = future.result()
-                yield piece, result
-                for following in waiting:
-                    queue.add(submit(following))
-                    break
+                    try:
+                        yield piece, future.result()
+                    except KilledWorker:
+                        if isinstance(piece, ChunkTask):
+                            raise
+                        suspects += piece
+                if waiting:
+                    queue.add(submit(waiting.popleft()))
         finally:
             self.client.cancel(queue.futures)
+        # Workers died over some batches, at times innocent ones that lay beside the culprit: with
+        # nothing else under way each image answers for itself.
+        for item in suspects:
+            self.claim.check()
+            try:
+                yield [item], submit([item]).result()
+            except KilledWorker:
+                yield [item], _deadly(item)
 
     def _guarded(self, what: str) -> _Guard:
         return _Guard(self.location, what)
+
+
+def _deadly(item: Item) -> BatchResult:
+    reason = (
+        "workers died over it again and again: it needs more memory than they have, or crashes "
+        "the backbone"
+    )
+    return BatchResult(0, [Problem(item.pair.name, reason)], {})
+
+
+class Claim:
+    """Who works at a location: the last to come. Whoever was there before notices and stops."""
+
+    KEY = f"{UNFINISHED_FOLDER}/owner"
+
+    def __init__(self, location: Location) -> None:
+        self.location = location
+        self.token = uuid.uuid4().hex.encode()
+
+    def take(self) -> None:
+        self.location.write(self.KEY, self.token)
+
+    def check(self) -> None:
+        """Complain where the claim is lost."""
+        try:
+            mine = self.location.read(self.KEY) == self.token
+        except FileNotFoundError:
+            mine = False
+        if not mine:
+            raise IngestError(
+                f"another ingest has taken over {self.location}, so this one stops: let one finish"
+            )
 
 
 class _Guard:

@@ -25,9 +25,12 @@ class Custom(Backbone):
     function: Callable[[Pixels], Sequence[Features]]
 
     def __call__(self, image: Pixels) -> list[Features]:
-        maps = [np.asarray(values) for values in self.function(image)]
+        found = self.function(image)
+        if not isinstance(found, (list, tuple)) or not found:
+            raise TypeError(f"{self._name} must return a list of feature maps, got {found!r:.80}")
+        maps = [np.asarray(values) for values in found]
         for values in maps:
-            if values.ndim != 3 or values.dtype.kind not in "fiub":
+            if values.ndim != 3 or values.size == 0 or values.dtype.kind not in "fiub":
                 raise TypeError(
                     f"{self._name} returned an array of shape {values.shape} and type "
                     f"{values.dtype}: a feature map is (channels, height, width) numbers"
