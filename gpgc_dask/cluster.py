@@ -14,6 +14,9 @@ from distributed import Client, LocalCluster
 
 __all__ = ["active_client", "any_client", "connected", "is_inside"]
 
+CONNECT_SECONDS = 10
+"""How long a scheduler may take to answer."""
+
 
 def active_client() -> Client | None:
     """The distributed client that computations go to, if any."""
@@ -83,7 +86,7 @@ def _without_interrupts() -> Iterator[None]:
 
 def _remote(scheduler: str) -> Client:
     try:
-        return Client(scheduler)
+        return Client(scheduler, timeout=CONNECT_SECONDS)
     except (OSError, ValueError, TimeoutError) as error:
         raise ConnectionError(
             f"no Dask scheduler answers at {scheduler} ({type(error).__name__}): check the "

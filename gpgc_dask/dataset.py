@@ -104,9 +104,10 @@ def chunk_shape(name: str, shape: tuple[int, ...], dtype: Any) -> tuple[int, ...
     """Features in row blocks of about 16 MB, superpixel maps some images a chunk, others whole."""
     if name == "features":
         rows = CHUNK_BYTES // (shape[1] * np.dtype(dtype).itemsize)
-        return (1 << max(int(rows).bit_length() - 1, 6), shape[1])
+        return (min(1 << max(int(rows).bit_length() - 1, 6), shape[0]), shape[1])
     if name == "segments":
-        return (max(SEGMENT_BYTES // (2 * shape[1] * shape[2]), 1), *shape[1:])
+        images = max(SEGMENT_BYTES // (2 * shape[1] * shape[2]), 1)
+        return (min(images, shape[0]), *shape[1:])
     limit = ROW_CHUNK if "superpixel" in VARIABLES[name][0] else PHOTO_CHUNK
     return (min(max(shape[0], 1), limit),)
 
@@ -174,7 +175,10 @@ def open_dataset(
     _check(dataset, url)
     others = [name for name in dataset if name not in VARIABLES]
     ordered = dataset[[name for name in (*VARIABLES, *others) if name in dataset]]
-    return ordered.set_coords(["image_name", "feature_group"])
+    # What is known of each image is small, and good to look at.
+    about = [name for name in ordered if ordered[name].dims in (("photo",), ("feature",))]
+    ordered[about] = ordered[about].compute(scheduler="sync")
+    return ordered.set_coords(about)
 
 
 def _check(dataset: xr.Dataset, url: Any) -> None:

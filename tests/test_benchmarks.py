@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-SCRIPTS = sorted(path for path in (ROOT / "benchmarks").glob("*.py") if path.name != "common.py")
+SHARED = ("common.py", "photos.py")
+SCRIPTS = sorted(path for path in (ROOT / "benchmarks").glob("*.py") if path.name not in SHARED)
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 

@@ -762,13 +762,13 @@ if __name__ == "__main__":
     assert found["pixels"].values.sum() == 2 * 60_000_000
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of half a megabyte."""
+@pytest.fixture(params=["200k", "450k"])
+def small_disk(request, tmp_path):
+    """A file system too small for the parts, or for the parts and the dataset."""
     place = tmp_path / "disk"
     place.mkdir()
     made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=500k", "tmpfs", place],
+        ["mount", "-t", "tmpfs", "-o", f"size={request.param}", "tmpfs", place],
         capture_output=True,
         check=False,
     )

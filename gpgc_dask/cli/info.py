@@ -39,7 +39,7 @@ def _show(data: str, found: dict[str, Any]) -> None:
         ),
         ("features", ", ".join(f"{n:,} {name}" for name, n in found["features"].items())),
         ("stored as", f"{found['dtype']}, blocks of {found['block_rows']:,} rows"),
-        *((f"source: {name}", value) for name, value in found["source"].items()),
+        *((f"source: {name}", _told(value)) for name, value in found["source"].items()),
         ("backbone", _pairs(found["backbone"]).removeprefix("name ")),
         ("recipe", _pairs(found["recipe"])),
         ("made with", _pairs(found["versions"])),
@@ -62,6 +62,13 @@ def _show(data: str, found: dict[str, Any]) -> None:
     if found["skipped"]:
         skipped = [(one["name"], one["reason"]) for one in found["skipped"]]
         print_out(listing(f"{len(skipped):,} files skipped", ["file", "why"], skipped))
+
+
+def _told(value: Any) -> Any:
+    """A setting; of several, those that were made."""
+    if isinstance(value, dict):
+        return _pairs({name: v for name, v in value.items() if v}) or "0 and one other value"
+    return value
 
 
 def _pairs(values: dict[str, Any]) -> str:

@@ -163,10 +163,9 @@ def _parameters(source: Source, recipe: Recipe) -> dict[str, Any]:
     return {
         "classes": list(source.format.names),
         "class_values": list(source.format.values),
-        "source": source.told,
+        "source": source.told | {"mask_format": asdict(source.format)},
         "backbone": recipe.backbone.provenance(),
         "recipe": settings,
-        "mask_format": asdict(source.format),
         "versions": {
             "gpgc_dask": version("gpgc_dask"),
             "scikit-image": version("scikit-image"),
