@@ -6,27 +6,26 @@ import numbers
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import replace
 from math import ceil
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
-from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gpgc_dask import planning
 from gpgc_dask.arrays import Array, Labels
-from gpgc_dask.dataset import TrainingArrays, is_dataset, training_arrays
+from gpgc_dask.dataset import is_dataset, training_arrays
+from gpgc_dask.decisions import to_labels, to_probabilities
 from gpgc_dask.evidence import Posterior
 from gpgc_dask.fitting import MAX_NOISE, Fitted, Options, fit
 from gpgc_dask.metrics import GroupAgreement, group_agreement
 from gpgc_dask.noise import Groupwise, Homoscedastic, NoiseModel
 from gpgc_dask.oracle.base import FeatureOracle, Rows
-from gpgc_dask.oracle.dask import DaskOracle, compute, is_dask, lazy_leave_out, select_rows
+from gpgc_dask.oracle.dask import DaskOracle, compute, is_dask, lazy_leave_out
 from gpgc_dask.oracle.kernels import Arithmetic, Projection
 from gpgc_dask.oracle.numpy import NumpyOracle, NumpySweeps
 from gpgc_dask.oracle.tasks import Sweep, listed
@@ -42,6 +41,7 @@ from gpgc_dask.validation import (
     find_labels,
     positive,
     to_vector,
+    without_empty_images,
 )
 
 __all__ = ["GP", "GPGC"]
@@ -111,7 +111,7 @@ class _LinearGP(ClassifierMixin, BaseEstimator, ABC):
                 y=y, groups=groups, feature_groups=feature_groups, weight=sample_weight
             )
             if groups is None and self._noise.separable:
-                given = _without_empty_images(given)
+                given = without_empty_images(given)
             X, y, groups, sample_weight = given.X, given.y, given.groups, given.weight
             feature_groups = given.feature_groups
         # Feature names are checked before anything is learned; on a copy, so that nothing is lost.
@@ -245,7 +245,7 @@ class _LinearGP(ClassifierMixin, BaseEstimator, ABC):
 
     def predict(self, X: Any) -> Any:
         """Most likely labels, in the caller's own label values."""
-        return _to_labels(self.decision_function(X), self.classes_)
+        return to_labels(self.decision_function(X), self.classes_)
 
     def predict_proba(self, X: Any) -> Any:
         """(N, classes) probabilities, columns in the order of ``classes_``.
@@ -256,7 +256,7 @@ class _LinearGP(ClassifierMixin, BaseEstimator, ABC):
         """
         mean, std = self.decision_function(X, return_std=True)
         logits = (2.0 * mean.T / (std**2 + self.typical_noise_)).T
-        return _to_probabilities(logits, self.classes_.size)
+        return to_probabilities(logits, self.classes_.size)
 
     def leave_group_out(
         self,
@@ -469,52 +469,3 @@ class GP(_LinearGP):
     def _learn_noise(self, variance: Array, weight: Array) -> None:
         self.noise_variance_ = variance[0]
         self.typical_noise_ = float(variance[0])
-
-
-def _without_empty_images(given: TrainingArrays) -> TrainingArrays:
-    """The rows of images with two superpixels of some weight or more: others tell no noise."""
-    index = np.asarray(given.groups.codes)
-    used = np.bincount(index, np.asarray(given.weight) > 0, len(given.groups.categories))
-    present = np.bincount(index, minlength=used.size) > 0
-    left_out = np.flatnonzero(present & (used < 2))
-    if not left_out.size:
-        return given
-    warnings.warn(
-        f"{left_out.size} image(s) have fewer than two labelled superpixels and are left out of "
-        f"the fit: {listed(np.asarray(given.groups.categories)[left_out])}",
-        stacklevel=3,
-    )
-    keep = used[index] >= 2
-    rows = {name: np.asarray(getattr(given, name))[keep] for name in ("y", "weight", "area")}
-    return replace(given, X=select_rows(given.X, keep), groups=given.groups[keep], **rows)
-
-
-def _to_labels(mean: Any, classes: Labels) -> Any:
-    if is_dask(mean):
-        chunks = mean.chunks[:1]
-        drop = [1] if mean.ndim == 2 else None
-        return mean.map_blocks(
-            _to_labels,
-            classes,
-            dtype=classes.dtype,
-            chunks=chunks,
-            drop_axis=drop,
-            meta=np.empty(0, dtype=classes.dtype),
-        )
-    return classes[(mean > 0).astype(np.intp) if mean.ndim == 1 else mean.argmax(1)]
-
-
-def _to_probabilities(logits: Any, n_classes: int) -> Any:
-    """Softmax over classes; a single column is the logit of the second of two."""
-    if is_dask(logits):
-        return logits.map_blocks(
-            _to_probabilities,
-            n_classes,
-            dtype=np.float64,
-            chunks=(logits.chunks[0], n_classes),
-            new_axis=[1] if logits.ndim == 1 else None,
-            meta=np.empty((0, 0)),
-        )
-    if logits.ndim == 1:
-        logits = np.stack([np.zeros_like(logits), logits], axis=1)
-    return softmax(logits, axis=1) if len(logits) else np.empty((0, n_classes))

@@ -65,7 +65,9 @@ class Location:
 
     def exists(self, key: str = "") -> bool:
         """Whether there is a file or folder of this name."""
-        return bool(self._fs.exists(self._path(key)))
+        fs = self._fs
+        fs.invalidate_cache()
+        return bool(fs.exists(self._path(key)))
 
     def read(self, key: str) -> bytes:
         return bytes(self._fs.cat_file(self._path(key)))

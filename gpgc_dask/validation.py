@@ -6,8 +6,9 @@ Messages name the argument, the place and the way out.
 from __future__ import annotations
 
 import numbers
+import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any
 
@@ -17,9 +18,9 @@ from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from gpgc_dask.arrays import Array, Index, Labels, Mask
-from gpgc_dask.dataset import is_dataset
+from gpgc_dask.dataset import TrainingArrays, is_dataset
 from gpgc_dask.oracle.base import Rows
-from gpgc_dask.oracle.dask import compute, is_dask
+from gpgc_dask.oracle.dask import compute, is_dask, select_rows
 from gpgc_dask.oracle.tasks import check_finite, listed
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "find_labels",
     "positive",
     "to_vector",
+    "without_empty_images",
 ]
 
 
@@ -326,6 +328,24 @@ def _feature_groups(feature_groups: Any, k: int) -> tuple[Labels, Index]:
             f"{listed(missing)}: name the group of every column"
         )
     return code_labels("feature_groups", labels)
+
+
+def without_empty_images(given: TrainingArrays) -> TrainingArrays:
+    """The rows of images with two superpixels of some weight or more: others tell no noise."""
+    index = np.asarray(given.groups.codes)
+    used = np.bincount(index, np.asarray(given.weight) > 0, len(given.groups.categories))
+    present = np.bincount(index, minlength=used.size) > 0
+    left_out = np.flatnonzero(present & (used < 2))
+    if not left_out.size:
+        return given
+    warnings.warn(
+        f"{left_out.size} image(s) have fewer than two labelled superpixels and are left out of "
+        f"the fit: {listed(np.asarray(given.groups.categories)[left_out])}",
+        stacklevel=3,
+    )
+    keep = used[index] >= 2
+    rows = {name: np.asarray(getattr(given, name))[keep] for name in ("y", "weight", "area")}
+    return replace(given, X=select_rows(given.X, keep), groups=given.groups[keep], **rows)
 
 
 def choice(name: str, value: Any, allowed: Sequence[Any]) -> Any:

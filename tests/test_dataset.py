@@ -65,6 +65,21 @@ def test_predictions_are_lazy_and_the_same(dataset):
     assert f"{N_IMAGES} groups (adjacent)" in str(GPGC().plan(dataset))
 
 
+def test_a_fit_on_a_cluster_reads_the_store_there(client, dataset, small_tasks):
+    found = GPGC(redundancy=1.0).fit(dataset)
+    arrays = training_arrays(dataset)
+    local = GPGC(redundancy=1.0).fit(
+        np.asarray(arrays.X, dtype=np.float64),
+        arrays.y,
+        groups=arrays.groups,
+        feature_groups=arrays.feature_groups,
+    )
+    np.testing.assert_allclose(found.noise_variance_, local.noise_variance_, rtol=1e-3)
+    np.testing.assert_allclose(
+        found.leave_group_out(dataset), local.leave_group_out(dataset), atol=1e-3
+    )
+
+
 def test_what_is_given_counts_more_than_the_dataset(dataset):
     y = 1 - dataset["label"].values
     model = GPGC(redundancy=1.0).fit(dataset, y)

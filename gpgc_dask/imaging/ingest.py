@@ -111,17 +111,16 @@ def ingest(
         side=side,
         dtype=dtype,
     )
-    formatted = bool(foreground or classes or void or mask_suffix or threshold is not None)
-    if coco is not None and formatted:
-        raise ValueError("a COCO file says what its masks mean: leave out how masks are read")
-    if coco is None and (categories or with_empty):
-        raise ValueError("categories and with_empty belong to a COCO file: give one (coco, --coco)")
-    if coco is not None:
+    fmt = MaskFormat(tuple(foreground), tuple((classes or {}).items()), tuple(void), threshold)
+    if masks is not None and not (categories or with_empty):
+        source = Source.from_masks(images, masks, fmt, mask_suffix)
+    elif coco is not None and fmt == MaskFormat() and not mask_suffix:
         source = Source.from_coco(images, coco, categories, with_empty=with_empty)
     else:
-        given = tuple((classes or {}).items())
-        fmt = MaskFormat(tuple(foreground), given, tuple(void), threshold)
-        source = Source.from_masks(images, str(masks), fmt, mask_suffix)
+        raise ValueError(
+            "categories and with_empty belong to a COCO file; foreground, classes, void, threshold "
+            "and mask_suffix to masks: leave out what does not apply"
+        )
     location = Location.of(target, storage_options)
     if on_error not in ("raise", "skip"):
         raise ValueError(f'on_error must be "raise" or "skip", got {on_error!r}')

@@ -1,0 +1,45 @@
+"""From decision values to labels and probabilities; NumPy in, NumPy out, dask in, lazy dask out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import softmax
+
+from gpgc_dask.arrays import Labels
+from gpgc_dask.oracle.dask import is_dask
+
+__all__ = ["to_labels", "to_probabilities"]
+
+
+def to_labels(mean: Any, classes: Labels) -> Any:
+    """The class of the largest mean; of two classes, the second where it is positive."""
+    if is_dask(mean):
+        chunks = mean.chunks[:1]
+        drop = [1] if mean.ndim == 2 else None
+        return mean.map_blocks(
+            to_labels,
+            classes,
+            dtype=classes.dtype,
+            chunks=chunks,
+            drop_axis=drop,
+            meta=np.empty(0, dtype=classes.dtype),
+        )
+    return classes[(mean > 0).astype(np.intp) if mean.ndim == 1 else mean.argmax(1)]
+
+
+def to_probabilities(logits: Any, n_classes: int) -> Any:
+    """Softmax over classes; a single column is the logit of the second of two."""
+    if is_dask(logits):
+        return logits.map_blocks(
+            to_probabilities,
+            n_classes,
+            dtype=np.float64,
+            chunks=(logits.chunks[0], n_classes),
+            new_axis=[1] if logits.ndim == 1 else None,
+            meta=np.empty((0, 0)),
+        )
+    if logits.ndim == 1:
+        logits = np.stack([np.zeros_like(logits), logits], axis=1)
+    return softmax(logits, axis=1) if len(logits) else np.empty((0, n_classes))
