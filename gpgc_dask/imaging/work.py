@@ -222,25 +222,29 @@ class Run:
             for future in queue:
                 piece = pieces.pop(future.key)
                 self.claim.check()
+                if waiting:
+                    queue.add(submit(waiting.popleft()))
                 with self._guarded(_name_of(piece)):
                     try:
-                        yield piece, future.result()
+                        result = future.result()
                     except KilledWorker:
                         if isinstance(piece, ChunkTask):
                             raise
                         suspects += piece
-                if waiting:
-                    queue.add(submit(waiting.popleft()))
+                        continue
+                yield piece, result
         finally:
             self.client.cancel(queue.futures)
         # Workers died over some batches, at times innocent ones that lay beside the culprit: with
         # nothing else under way each image answers for itself.
         for item in suspects:
             self.claim.check()
-            try:
-                yield [item], submit([item]).result()
-            except KilledWorker:
-                yield [item], _deadly(item)
+            with self._guarded(item.pair.name):
+                try:
+                    result = submit([item]).result()
+                except KilledWorker:
+                    result = _deadly(item)
+            yield [item], result
 
     def _guarded(self, what: str) -> _Guard:
         return _Guard(self.location, what)
