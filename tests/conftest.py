@@ -6,6 +6,9 @@ from distributed import Client, LocalCluster
 from hypothesis import HealthCheck, settings
 
 import gpgc_dask.oracle.dask as dask_oracle
+from gpgc_dask.imaging import ingest
+from tests.images import save_pairs
+from tests.ingesting import QUICK
 
 settings.register_profile(
     "gpgc", deadline=None, max_examples=25, suppress_health_check=list(HealthCheck)
@@ -39,3 +42,23 @@ def client(_cluster):
 def sync():
     with dask.config.set(scheduler="sync"):
         yield
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory):
+    return save_pairs(tmp_path_factory.mktemp("photos"), 30)
+
+
+@pytest.fixture(scope="session")
+def reference(folders, tmp_path_factory):
+    """The dataset of ``folders``, made at a stroke by threads of this process."""
+    target = tmp_path_factory.mktemp("reference") / "data.zarr"
+    ingest(*folders, target, **QUICK)
+    return target
+
+
+@pytest.fixture
+def small_chunks(monkeypatch):
+    """Several chunks also of small data, so that seams are exercised."""
+    monkeypatch.setattr("gpgc_dask.dataset.CHUNK_BYTES", 64 * 31 * 4)
+    monkeypatch.setattr("gpgc_dask.dataset.SEGMENT_BYTES", 4 * 2 * 60 * 80)
