@@ -35,7 +35,16 @@ from zarr.storage import LocalStore
 from gpgc_dask.arrays import Array, Labels
 from gpgc_dask.storage import Location
 
-__all__ = ["OUTSIDE", "TrainingArrays", "is_dataset", "open_dataset", "state", "training_arrays"]
+__all__ = [
+    "OUTSIDE",
+    "TrainingArrays",
+    "check_same_features",
+    "is_dataset",
+    "open_dataset",
+    "provenance",
+    "state",
+    "training_arrays",
+]
 
 FORMAT = "gpgc_dask dataset"
 FORMAT_VERSION = 1
@@ -249,6 +258,38 @@ def flagged_images(dataset: xr.Dataset) -> dict[str, list[str]]:
         for flag in filter(None, text.split(";")):
             found.setdefault(flag, []).append(name)
     return dict(sorted(found.items()))
+
+
+def provenance(dataset: xr.Dataset) -> dict[str, Any]:
+    """Where a dataset's rows come from, as plain values: what a model remembers of it.
+
+    Enough to compute the same features of other photos, and to know the dataset again.
+    """
+    kept = ("classes", "class_values", "source", "backbone", "recipe", "versions", "files_digest")
+    known = {name: dataset.attrs[name] for name in kept if name in dataset.attrs}
+    return {"url": dataset.encoding.get("source"), "images": dataset.sizes["photo"], **known}
+
+
+def check_same_features(dataset: xr.Dataset, fitted: Mapping[str, Any], n_features: int) -> None:
+    """Complain where a dataset's features are not those a model was fitted on.
+
+    fitted : the :func:`provenance` of the model's dataset;  n_features : of the model
+    """
+    k = dataset.sizes["feature"]
+    if k != n_features:
+        raise ValueError(
+            f"the model was fitted on {n_features} features, and this dataset has {k}: pass the "
+            "dataset of the model, or fit a model on this one"
+        )
+    here = provenance(dataset)
+    for part in ("backbone", "recipe"):
+        for name, value in fitted.get(part, {}).items():
+            found = here.get(part, {}).get(name)
+            if found != value and name != "onnxruntime":
+                raise ValueError(
+                    f"the model was fitted on other features than this dataset's: {part} {name} "
+                    f"is {value} there, {found} here; fit a model on this dataset"
+                )
 
 
 def _share(values: Labels, where: Labels) -> float:

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gpgc_dask import planning
 from gpgc_dask.arrays import Array, Labels
-from gpgc_dask.dataset import is_dataset, training_arrays
+from gpgc_dask.dataset import is_dataset, provenance, training_arrays
 from gpgc_dask.decisions import to_labels, to_probabilities
 from gpgc_dask.evidence import Posterior
 from gpgc_dask.fitting import MAX_NOISE, Fitted, Options, fit
@@ -106,6 +106,7 @@ class _LinearGP(ClassifierMixin, BaseEstimator, ABC):
         force : go on although the plan says that the workers' memory will not do
         """
         options = self._options()
+        origin = provenance(X) if is_dataset(X) else None
         if is_dataset(X):
             given = training_arrays(X).replaced(
                 y=y, groups=groups, feature_groups=feature_groups, weight=sample_weight
@@ -133,6 +134,7 @@ class _LinearGP(ClassifierMixin, BaseEstimator, ABC):
                 redundancy=options.redundancy is None,
             )
         self._learn(training, fit(training, options))
+        self._remember(origin)
         validate_data(self, X, skip_check_array=True)
         if not self.converged_:
             warnings.warn(
@@ -223,6 +225,13 @@ class _LinearGP(ClassifierMixin, BaseEstimator, ABC):
         self.n_iter_ = len(self.history_)
         self.n_reads_ = ceil(fitted.history.reads - 1e-9)
         self._learn_noise(np.exp(state.log_noise), training.rows.group_weight)
+
+    def _remember(self, origin: dict[str, Any] | None) -> None:
+        """Keep where the data came from, and nothing of an earlier fit's."""
+        for name in ("dataset_", "review_"):
+            self.__dict__.pop(name, None)
+        if origin is not None:
+            self.dataset_ = origin
 
     @abstractmethod
     def _learn_noise(self, variance: Array, weight: Array) -> None:
@@ -363,6 +372,20 @@ class _LinearGP(ClassifierMixin, BaseEstimator, ABC):
             validate_data(self, X, skip_check_array=True, reset=False)
         return features
 
+    def review(self, dataset: Any) -> Any:
+        """What the model thinks of each image of the dataset it was fitted on: a DataFrame.
+
+        A row an image: ``image``, ``agreement`` (leave-image-out, see :meth:`leave_group_out`),
+        ``noise_variance``, ``confidence``, ``flags``, ``superpixels`` and the paths of its files.
+        One read of the data. Kept as ``review_`` and saved with the model; rank it with
+        :func:`gpgc_dask.ranking.rank`.
+        """
+        from gpgc_dask.ranking import review
+
+        check_is_fitted(self)
+        self.review_ = review(self, dataset)
+        return self.review_
+
     # -- the rest --------------------------------------------------------------------------
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -410,6 +433,7 @@ class GPGC(_LinearGP):
     classes_, class_weight_ : labels and the weight of a row of each
     redundancy_ : c;  typical_noise_ : weighted median noise variance
     log_evidence_, converged_, n_iter_, n_reads_ (full reads of X), history_ (a dict an iteration)
+    dataset_ : of a fit on a dataset, where its rows come from;  review_ : what :meth:`review` found
 
     Examples
     --------

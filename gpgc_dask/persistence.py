@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import zarr
 
 from gpgc_dask.arrays import Labels
@@ -17,7 +18,7 @@ from gpgc_dask.arrays import Labels
 if TYPE_CHECKING:
     from gpgc_dask.estimators import _LinearGP
 
-__all__ = ["load", "save"]
+__all__ = ["is_model", "load", "save"]
 
 FORMAT = "gpgc_dask model"
 FORMAT_VERSION = 1
@@ -44,7 +45,7 @@ def save(model: _LinearGP, path: str | PathLike[str]) -> None:
             f"{type(model).__name__} cannot be saved: save() knows {' and '.join(ESTIMATORS)}; "
             "a subclass keeps its own format"
         )
-    if target.exists() and not _is_model(target):
+    if target.exists() and not is_model(target):
         raise FileExistsError(
             f"{target} exists and is not a gpgc_dask model: choose another path or remove it"
         )
@@ -66,7 +67,7 @@ def load(path: str | PathLike[str]) -> Any:
     source = _local(path)
     if not source.exists():
         raise FileNotFoundError(f"{source} does not exist: save a model there first")
-    if not _is_model(source):
+    if not is_model(source):
         raise ValueError(f"{source} is not a gpgc_dask model: pass the path given to save()")
     group = zarr.open_group(source, mode="r")
     meta = dict(group.attrs)
@@ -87,6 +88,10 @@ def load(path: str | PathLike[str]) -> Any:
     for name, value in _read_json(group, "values").items():
         setattr(model, name, value)
     model.history_ = _read_json(group, "history")
+    if "datasetjson" in group:
+        model.dataset_ = _read_json(group, "dataset")
+    if "reviewjson" in group:
+        model.review_ = _read_table(group, "review")
     names = _read_labels(group, "feature_groups").tolist()
     model.feature_scales_ = dict(zip(names, group["scales"][...].tolist(), strict=True))
     return model
@@ -112,6 +117,10 @@ def _write(model: _LinearGP, path: Path) -> None:
     _write_json(group, "values", values)
     _write_json(group, "history", model.history_)
     _write_json(group, "parameters", _plain_parameters(model))
+    if hasattr(model, "dataset_"):
+        _write_json(group, "dataset", model.dataset_)
+    if hasattr(model, "review_"):
+        _write_table(group, "review", model.review_)
     # Last: a group without these attributes is not a model.
     group.attrs.update(
         {
@@ -122,7 +131,8 @@ def _write(model: _LinearGP, path: Path) -> None:
     )
 
 
-def _is_model(path: Path) -> bool:
+def is_model(path: Path) -> bool:
+    """Whether a whole model is at a path."""
     try:
         return zarr.open_group(path, mode="r").attrs.get("format") == FORMAT
     except (FileNotFoundError, ValueError, OSError, KeyError):
@@ -161,6 +171,17 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"cannot save a {type(value).__name__} in a model: {value!r}")
+
+
+def _write_table(group: zarr.Group, name: str, table: pd.DataFrame) -> None:
+    _write_json(group, name, list(table))
+    for column in table:
+        _write_labels(group, f"{name}_{column}", np.array(table[column].tolist()))
+
+
+def _read_table(group: zarr.Group, name: str) -> pd.DataFrame:
+    columns = _read_json(group, name)
+    return pd.DataFrame({column: _read_labels(group, f"{name}_{column}") for column in columns})
 
 
 def _write_labels(group: zarr.Group, name: str, labels: Labels) -> None:

@@ -1,0 +1,157 @@
+"""Images in the order of their reliability, and which of them to keep."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from gpgc_dask.arrays import Mask
+from gpgc_dask.dataset import check_same_features, is_dataset, text_values
+from gpgc_dask.validation import find_labels
+
+if TYPE_CHECKING:
+    from gpgc_dask.estimators import _LinearGP
+
+__all__ = ["COLUMNS", "By", "is_suspect", "kept", "rank", "records", "review", "to_csv"]
+
+By = Literal["agreement", "confidence"]
+
+COLUMNS = ["rank", "image", "agreement", "confidence", "noise_variance", "flags"]
+"""What programs read."""
+
+SUSPECT_BELOW = 0.5
+"""A mask is suspect where a model that never saw it shares less than this with it (IoU)."""
+
+
+def review(model: _LinearGP, dataset: xr.Dataset) -> pd.DataFrame:
+    """What a model thinks of each image of its dataset, in the dataset's order.
+
+    image, image_path, mask_path, flags, superpixels : of the dataset
+    agreement : IoU of the given mask with the prediction made without the image, over superpixels
+        by their area; NaN where the mask says nothing (void)
+    noise_variance, confidence : the model's, NaN for images left out of the fit; a GP has one
+        noise for all images and no confidence
+    """
+    if not is_dataset(dataset):
+        raise TypeError("pass the dataset that the model was fitted on, as open_dataset gives it")
+    check_same_features(dataset, getattr(model, "dataset_", {}), model.coef_.shape[1])
+    _, found = model.leave_group_out(dataset, return_agreement=True)
+    names = text_values(dataset["image_name"])
+    image, weight = dataset["image"].values, dataset["weight"].values
+    place, known = find_labels(found.groups, names)
+    labelled = np.bincount(image, weight > 0, names.size) > 0
+    table = pd.DataFrame(
+        {
+            "image": names,
+            "agreement": np.where(known & labelled, found.iou[place], np.nan),
+            "noise_variance": _of_images(model, model.noise_variance_, names),
+            "confidence": _of_images(model, getattr(model, "confidence_", np.nan), names),
+            "flags": text_values(dataset["flags"]),
+            "superpixels": np.bincount(image, minlength=names.size),
+        }
+    )
+    for path in ("image_path", "mask_path"):
+        table[path] = text_values(dataset[path])
+    return table
+
+
+def _of_images(model: _LinearGP, values: Any, names: Any) -> Any:
+    """Values of the model's groups, by image; NaN for images that were not in the fit."""
+    if np.ndim(values) == 0:
+        return np.full(names.size, values)
+    place, known = find_labels(model.groups_, names)
+    return np.where(known, values[place], np.nan)
+
+
+def rank(table: pd.DataFrame, by: By = "agreement") -> pd.DataFrame:
+    """The review with a column ``rank``, 1 = worst, in that order.
+
+    Images that nothing is known of come first: nothing speaks for them. Ties go by the other
+    measure, then by name.
+    """
+    if by not in ("agreement", "confidence"):
+        raise ValueError(f"by must be agreement or confidence, got {by!r}")
+    if by == "confidence" and table["confidence"].isna().all():
+        raise ValueError(
+            "this model has one noise for all images, so no confidences: rank by agreement, or "
+            "fit with one noise an image (GPGC, --method gpgc)"
+        )
+    first, second = (by, "confidence") if by == "agreement" else (by, "agreement")
+    ordered = table.sort_values([first, second, "image"], na_position="first", kind="stable")
+    ordered = ordered.reset_index(drop=True)
+    ordered.insert(0, "rank", np.arange(1, len(ordered) + 1))
+    return ordered
+
+
+def is_suspect(table: pd.DataFrame, below: float = SUSPECT_BELOW) -> Mask:
+    """(images,) whether somebody should look at the mask: little agreement, or none to be had."""
+    return ~(table["agreement"].to_numpy() >= below)
+
+
+def kept(
+    ranking: pd.DataFrame,
+    *,
+    top: int | str | None = None,
+    threshold: float | None = None,
+    by: By = "agreement",
+) -> pd.DataFrame:
+    """The most reliable images of a ranking, best first.
+
+    top : how many, or a share such as "25%";  threshold : at least this agreement (or confidence)
+    """
+    if (top is None) == (threshold is None):
+        raise ValueError("say how many to keep: one of top (--top 25%) and threshold (--threshold)")
+    best = ranking.iloc[::-1]
+    if threshold is not None:
+        return best[best[by].to_numpy() >= threshold]
+    return best.head(count_of(top, len(ranking)))
+
+
+def count_of(top: int | str | None, n: int) -> int:
+    """How many of n: "25%" is a share, at least one image; 500 or "500" a number."""
+    text = str(top).strip()
+    try:
+        if text.endswith("%"):
+            share = float(text[:-1]) / 100
+            if 0 < share <= 1:
+                return max(round(share * n), 1)
+        elif (number := int(text)) > 0:
+            return min(number, n)
+    except ValueError:
+        pass
+    raise ValueError(
+        f"top must be a share above 0% up to 100%, such as 25%, or a number, such as 500; got {top}"
+    )
+
+
+def to_csv(ranking: pd.DataFrame) -> str:
+    """The ranking as CSV: ``COLUMNS``, rank 1 = worst, flags joined by ;"""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for row in ranking[COLUMNS].itertuples(index=False):
+        writer.writerow(["" if _is_nan(cell) else cell for cell in row])
+    return text.getvalue()
+
+
+def records(ranking: pd.DataFrame) -> list[dict[str, Any]]:
+    """The ranking as plain values for JSON: ``COLUMNS``, flags a list, None for unknown."""
+    return [
+        {
+            name: (cell.split(";") if cell else [])
+            if name == "flags"
+            else (None if _is_nan(cell) else cell)
+            for name, cell in zip(COLUMNS, row, strict=True)
+        }
+        for row in ranking[COLUMNS].itertuples(index=False)
+    ]
+
+
+def _is_nan(cell: Any) -> bool:
+    return isinstance(cell, float) and math.isnan(cell)

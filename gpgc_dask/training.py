@@ -1,0 +1,118 @@
+"""From a dataset on disk to a reviewed model on disk, in steps that survive a kill."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal
+
+import xarray as xr
+
+from gpgc_dask.dataset import open_dataset, provenance
+from gpgc_dask.estimators import GP, GPGC
+from gpgc_dask.persistence import is_model, load
+
+__all__ = ["METHODS", "Method", "checkpoint_path", "train"]
+
+Method = Literal["gpgc", "gp"]
+METHODS: dict[str, Any] = {"gpgc": GPGC, "gp": GP}
+
+
+def checkpoint_path(target: str | PathLike[str]) -> Path:
+    """Where the state of an unfinished fit lies: beside the model."""
+    path = Path(target)
+    return path.with_name(f"{path.name}.unfinished.npz")
+
+
+def train(
+    data: str | PathLike[str],
+    target: str | PathLike[str],
+    *,
+    method: Method = "gpgc",
+    parameters: Mapping[str, Any] | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    progress: Callable[[dict[str, Any]], None] | None = None,
+    client: AbstractContextManager[Any] | None = None,
+    storage_options: dict[str, Any] | None = None,
+) -> Any:
+    """Fit a model on a dataset, review its images, and save both. Returns the model.
+
+    Every step is kept: after a kill, the same call with ``resume=True`` goes on.
+
+    Parameters
+    ----------
+    data : the dataset, as :func:`~gpgc_dask.open_dataset` takes it
+    target : the model, a local path
+    method : "gpgc" (one noise an image) or "gp" (one for all)
+    parameters : of the estimator, as ``{"redundancy": 1.0}``
+    progress : called with each entry of ``history_``
+    client : a context that gives a Dask client, entered when there is work to do; default the
+        active client, else threads of this process
+    """
+    checkpoint = checkpoint_path(target)
+    estimator = METHODS[method](**(parameters or {}), checkpoint=checkpoint, progress=progress)
+    _check_target(Path(target), checkpoint, resume=resume, overwrite=overwrite)
+    dataset = open_dataset(data, storage_options)
+    model = _finished(Path(target), dataset, estimator) if resume else None
+    if model is not None and hasattr(model, "review_"):
+        return model
+    if overwrite:
+        checkpoint.unlink(missing_ok=True)
+    checkpoint.parent.mkdir(parents=True, exist_ok=True)
+    with client or nullcontext():
+        if model is None:
+            model = estimator.fit(dataset)
+            # Before the review: the checkpoint is gone, and this is what took so long.
+            model.save(target)
+        model.review(dataset)
+    model.save(target)
+    return model
+
+
+def _check_target(target: Path, checkpoint: Path, *, resume: bool, overwrite: bool) -> None:
+    """Complain where something is in the way; changes nothing."""
+    if resume and overwrite:
+        raise ValueError("resume goes on with what is there and overwrite discards it: choose one")
+    if target.exists() and not is_model(target):
+        raise FileExistsError(
+            f"{target} exists and is not a gpgc_dask model: choose another path or remove it"
+        )
+    if resume or overwrite:
+        return
+    if target.exists():
+        raise FileExistsError(
+            f"{target} exists: choose another path, or replace it with overwrite=True (--overwrite)"
+        )
+    if checkpoint.exists():
+        raise FileExistsError(
+            f"{checkpoint} is an unfinished fit: go on with it with resume=True (--resume), or "
+            "begin anew with overwrite=True (--overwrite)"
+        )
+
+
+def _finished(target: Path, dataset: xr.Dataset, wanted: Any) -> Any:
+    """The model that is already there, None if there is none; an error if it is another."""
+    if not target.exists():
+        return None
+    model = load(target)
+    digest = getattr(model, "dataset_", {}).get("files_digest")
+    same_data = digest == provenance(dataset).get("files_digest")
+    left_out = ("checkpoint", "progress")
+    there, here = model.get_params(), wanted.get_params()
+    differing = [
+        f"{name} ({there[name]} there, {here[name]} here)"
+        for name in here
+        if name not in left_out and there[name] != here[name]
+    ]
+    if type(model) is not type(wanted):
+        differing.append(f"method ({type(model).__name__} there, {type(wanted).__name__} here)")
+    if differing or not same_data:
+        told = ", ".join(differing if same_data else [*differing, "the dataset"])
+        raise ValueError(
+            f"{target} is a finished model of another fit; what differs: {told}. Choose another "
+            "path, or replace it with overwrite=True (--overwrite)"
+        )
+    return model
