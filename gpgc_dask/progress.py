@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-__all__ = ["describe", "progress_listener"]
+__all__ = ["decades_to_go", "describe", "progress_listener", "seconds_left"]
 
 Listener = Callable[[dict[str, Any]], None]
 
@@ -23,9 +23,33 @@ def progress_listener(progress: bool | Listener | None) -> tuple[Listener, ...]:
     return (progress,)
 
 
+def decades_to_go(entry: dict[str, Any]) -> float:
+    """log10 of the predicted gain over the tolerance: 0 or less is at the tolerance."""
+    return math.log10(max(entry["predicted_gain"], 1e-300) / entry["gain_tolerance"])
+
+
+def seconds_left(entries: Sequence[dict[str, Any]], window: int = 4) -> float | None:
+    """How long a fit has to go, by the speed at which its last entries neared the tolerance.
+
+    None where that cannot be told: at the beginning, or while the gain does not fall.
+    """
+    last = entries[-window:]
+    if len(last) < 2:
+        return None
+    to_go = [decades_to_go(entry) for entry in last]
+    steps = len(last) - 1
+    speed = (to_go[0] - to_go[-1]) / steps
+    if to_go[-1] <= 0:
+        return 0.0
+    if speed <= 0:
+        return None
+    step_seconds = sum(sum(entry["seconds"].values()) for entry in last[1:]) / steps
+    return math.ceil(to_go[-1] / speed) * step_seconds
+
+
 def describe(entry: dict[str, Any]) -> str:
     """One line: where the fit stands and how far it has to go, in log10 of the gain."""
-    to_go = math.log10(max(entry["predicted_gain"], 1e-300) / entry["gain_tolerance"])
+    to_go = decades_to_go(entry)
     seconds = sum(entry["seconds"].values())
     parts = [
         f"{entry['phase']:>11} {entry['iteration']:3d}",

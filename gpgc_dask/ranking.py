@@ -131,27 +131,25 @@ def count_of(top: int | str | None, n: int) -> int:
 
 
 def to_csv(ranking: pd.DataFrame) -> str:
-    """The ranking as CSV: ``COLUMNS``, rank 1 = worst, flags joined by ;"""
+    """The ranking as CSV: ``COLUMNS``, rank 1 = worst, flags joined by ; and unknowns empty."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for row in ranking[COLUMNS].itertuples(index=False):
-        writer.writerow(["" if _is_nan(cell) else cell for cell in row])
+        cells = map(_plain, row)
+        writer.writerow(["" if cell is None else cell for cell in cells])
     return text.getvalue()
 
 
 def records(ranking: pd.DataFrame) -> list[dict[str, Any]]:
     """The ranking as plain values for JSON: ``COLUMNS``, flags a list, None for unknown."""
-    return [
-        {
-            name: (cell.split(";") if cell else [])
-            if name == "flags"
-            else (None if _is_nan(cell) else cell)
-            for name, cell in zip(COLUMNS, row, strict=True)
-        }
-        for row in ranking[COLUMNS].itertuples(index=False)
-    ]
+    rows = ranking[COLUMNS].itertuples(index=False)
+    found = [dict(zip(COLUMNS, map(_plain, row), strict=True)) for row in rows]
+    return [one | {"flags": [flag for flag in one["flags"].split(";") if flag]} for one in found]
 
 
-def _is_nan(cell: Any) -> bool:
-    return isinstance(cell, float) and math.isnan(cell)
+def _plain(cell: Any) -> Any:
+    """Six digits are more than anybody ranks by; NaN is no value."""
+    if not isinstance(cell, float):
+        return cell
+    return None if math.isnan(cell) else float(f"{cell:.6g}")

@@ -20,7 +20,7 @@ import fsspec
 import zarr
 from zarr.storage import LocalStore
 
-__all__ = ["UNFINISHED_SUFFIX", "Location", "write_whole"]
+__all__ = ["UNFINISHED_SUFFIX", "Location", "check_writable", "write_whole"]
 
 UNFINISHED_SUFFIX = ".partial"
 """Ending of files still being written, Zarr's own among them; what a kill leaves behind."""
@@ -138,6 +138,17 @@ def write_whole(path: Path, content: bytes | bytearray | memoryview) -> None:
         new.replace(path)
     finally:
         new.unlink(missing_ok=True)
+
+
+def check_writable(path: Path) -> None:
+    """Complain where a local file or folder could not be written; changes nothing."""
+    place = path.expanduser().absolute()
+    while not place.exists() and not place.is_symlink():
+        place = place.parent
+    if place != path.expanduser().absolute() and not place.is_dir():
+        raise NotADirectoryError(f"{path} cannot be written: {place} is not a folder")
+    if not os.access(place, os.W_OK):
+        raise PermissionError(f"{path} cannot be written: {place} is not yours to write to")
 
 
 def _remove_local(path: Path) -> None:

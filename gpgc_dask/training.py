@@ -35,6 +35,7 @@ def train(
     resume: bool = False,
     overwrite: bool = False,
     progress: Callable[[dict[str, Any]], None] | None = None,
+    announce: Callable[[str], None] | None = None,
     client: AbstractContextManager[Any] | None = None,
     storage_options: dict[str, Any] | None = None,
 ) -> Any:
@@ -49,9 +50,11 @@ def train(
     method : "gpgc" (one noise an image) or "gp" (one for all)
     parameters : of the estimator, as ``{"redundancy": 1.0}``
     progress : called with each entry of ``history_``
+    announce : called with what begins, "fit" or "review"
     client : a context that gives a Dask client, entered when there is work to do; default the
         active client, else threads of this process
     """
+    tell = announce or (lambda stage: None)
     checkpoint = checkpoint_path(target)
     estimator = METHODS[method](**(parameters or {}), checkpoint=checkpoint, progress=progress)
     _check_target(Path(target), checkpoint, resume=resume, overwrite=overwrite)
@@ -64,9 +67,11 @@ def train(
     checkpoint.parent.mkdir(parents=True, exist_ok=True)
     with client or nullcontext():
         if model is None:
+            tell("fit")
             model = estimator.fit(dataset)
             # Before the review: the checkpoint is gone, and this is what took so long.
             model.save(target)
+        tell("review")
         model.review(dataset)
     model.save(target)
     return model

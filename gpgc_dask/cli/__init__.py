@@ -5,24 +5,29 @@ from __future__ import annotations
 import functools
 import logging
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import typer
 
-from gpgc_dask.cli import info, ingest
-from gpgc_dask.cli.console import complain
+from gpgc_dask.cli import fit, info, ingest, rank
+from gpgc_dask.cli.console import complain, note
 
 __all__ = ["app", "main"]
 
-EXIT_FAILURE, EXIT_INTERRUPTED = 1, 130
+EXIT_FAILURE, EXIT_MISUSE, EXIT_INTERRUPTED = 1, 2, 130
+
+UsageError: Any = typer.BadParameter.__base__
+"""Click's, wherever the installed Typer has it from."""
 
 app = typer.Typer(
     name="gpgc",
     help=(
         "Find the images whose annotation is unreliable, and learn a segmentation model in which "
-        "they do no harm.\n\nBegin with **gpgc ingest**. Results go to stdout, progress to stderr. "
-        "**--debug**, anywhere, shows where in the program an error arose."
+        "they do no harm.\n\nSee it work with **gpgc demo**. On your own folders: **gpgc ingest**, "
+        "then **gpgc fit**, then **gpgc rank** and **gpgc report**. Results go to stdout, progress "
+        "to stderr. **--debug**, anywhere, shows where in the program an error arose."
     ),
     no_args_is_help=True,
     add_completion=False,
@@ -37,7 +42,7 @@ def _program() -> None:
     """The name and help of the program are those of ``app``."""
 
 
-def _told(command: Callable[..., None]) -> Callable[..., None]:
+def _told(command: Callable[..., None], *, resumable: bool) -> Callable[..., None]:
     """The command, whose errors are one message that says what to do."""
 
     @functools.wraps(command)
@@ -45,9 +50,13 @@ def _told(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(*arguments, **options)
         except KeyboardInterrupt:
-            complain("stopped. What is done is kept: the same command with --resume goes on")
+            complain(
+                "stopped. What is done is kept: the same command with --resume goes on"
+                if resumable
+                else "stopped"
+            )
             raise typer.Exit(EXIT_INTERRUPTED) from None
-        except (typer.Exit, typer.Abort, typer.BadParameter):
+        except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError):
             raise
         except Exception as error:
             if _debugging():
@@ -59,8 +68,16 @@ def _told(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-app.command("ingest", epilog=ingest.EXAMPLE)(_told(ingest.ingest))
-app.command("info", epilog=info.EXAMPLE)(_told(info.info))
+def _add(name: str, command: Callable[..., None], example: str, *, resumable: bool = False) -> None:
+    app.command(name, epilog=example)(_told(command, resumable=resumable))
+
+
+_add("ingest", ingest.ingest, ingest.EXAMPLE, resumable=True)
+_add("plan", fit.plan, fit.PLAN_EXAMPLE)
+_add("fit", fit.fit, fit.FIT_EXAMPLE, resumable=True)
+_add("rank", rank.rank_images, rank.RANK_EXAMPLE)
+_add("select", rank.select, rank.SELECT_EXAMPLE)
+_add("info", info.info, info.EXAMPLE)
 
 
 def _debugging() -> bool:
@@ -71,8 +88,42 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the program; ends with exit code 0, 1 (failed), 2 (wrongly called) or 130 (Ctrl-C)."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
+    given = [argument for argument in given if argument != "--debug"]
     logging.getLogger("gpgc_dask").setLevel(logging.DEBUG if debug else logging.WARNING)
-    if not debug:
-        # Workers that are stopped in the middle of something say so at length.
-        logging.getLogger("distributed").setLevel(logging.CRITICAL)
-    app(args=[argument for argument in given if argument != "--debug"], prog_name="gpgc")
+    if debug:
+        app(args=given, prog_name="gpgc")
+    # Workers that are stopped in the middle of something say so at length.
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        sys.exit(_run(given))
+
+
+def _run(arguments: list[str]) -> int:
+    """The exit code; a wrong call is told in one line."""
+    try:
+        return app(args=arguments, prog_name="gpgc", standalone_mode=False) or 0
+    except UsageError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(error)
+            return EXIT_MISUSE
+        context = getattr(error, "ctx", None)
+        place = "gpgc" if context is None else context.command_path
+        message = error.format_message().removeprefix("Invalid value: ")
+        complain(f"{message} ({place} --help shows how)")
+        return EXIT_MISUSE
+    except typer.Abort:
+        return EXIT_FAILURE
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: Any = None,
+    line: str | None = None,
+) -> None:
+    """Warnings meant for users in one line; those meant for programmers not at all."""
+    if not issubclass(category, (DeprecationWarning, FutureWarning, ResourceWarning)):
+        note(str(message))

@@ -9,7 +9,21 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from gpgc_dask.cli.console import IngestDisplay, listing, print_json, print_out, time_text
+from gpgc_dask.cli.console import listing, print_json, print_out, time_text
+from gpgc_dask.cli.displays import WorkDisplay
+from gpgc_dask.cli.options import (
+    RUNNING,
+    Json,
+    Overwrite,
+    Resume,
+    Scheduler,
+    Workers,
+    check_choice,
+    check_output,
+    to_classes,
+    to_colour,
+    to_numbers,
+)
 from gpgc_dask.cluster import connected
 from gpgc_dask.imaging import IngestReport
 from gpgc_dask.imaging import ingest as ingest_images
@@ -23,7 +37,7 @@ EXAMPLE = (
     "gpgc ingest train2017/ --coco instances_train2017.json --category horse -o s3://data/horse.zarr"
 )
 
-MASKS, FEATURES, RUNNING = "Reading masks", "Superpixels and features", "Running"
+MASKS, FEATURES = "Reading masks", "Superpixels and features"
 
 
 class OnError(StrEnum):
@@ -38,38 +52,6 @@ class Dtype(StrEnum):
 
     FLOAT32 = "float32"
     FLOAT16 = "float16"
-
-
-def _numbers(text: str | None, option: str) -> list[int]:
-    try:
-        return [int(part) for part in text.split(",")] if text else []
-    except ValueError:
-        raise typer.BadParameter(
-            f"{text!r} is not a list of whole numbers such as 1,3", param_hint=option
-        ) from None
-
-
-def _classes(text: str | None) -> dict[int, str]:
-    found: dict[int, str] = {}
-    for part in text.split(",") if text else []:
-        value, _, name = part.partition("=")
-        (number,) = _numbers(value, "--classes")
-        if number in found:
-            raise typer.BadParameter(f"{number} is named twice", param_hint="--classes")
-        found[number] = name or value
-    return found
-
-
-def _colour(text: str | None, option: str) -> tuple[float, ...] | None:
-    if text is None:
-        return None
-    try:
-        red, green, blue = (float(part) for part in text.split(","))
-    except ValueError:
-        raise typer.BadParameter(
-            f"{text!r} is not three numbers such as 123.7,116.3,103.5", param_hint=option
-        ) from None
-    return red, green, blue
 
 
 def ingest(
@@ -189,42 +171,27 @@ def ingest(
             rich_help_panel=RUNNING,
         ),
     ] = OnError.RAISE,
-    resume: Annotated[
-        bool,
-        typer.Option(
-            "--resume", help="Go on with an ingest that was stopped.", rich_help_panel=RUNNING
-        ),
-    ] = False,
-    overwrite: Annotated[
-        bool,
-        typer.Option(
-            "--overwrite", help="Replace a dataset that is there.", rich_help_panel=RUNNING
-        ),
-    ] = False,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Processes on this machine; default one a core.",
-            rich_help_panel=RUNNING,
-        ),
-    ] = None,
-    scheduler: Annotated[
-        str | None,
-        typer.Option(help="A running Dask scheduler, as tcp://host:8786.", rich_help_panel=RUNNING),
-    ] = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print the outcome as JSON.", rich_help_panel=RUNNING)
-    ] = False,
+    resume: Resume = False,
+    overwrite: Overwrite = False,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
+    json: Json = False,
 ) -> None:
     """Make a dataset of a folder of images and a folder of masks.
 
     Cuts each photo into superpixels, labels them by the mask's majority, and computes features of
     each: a network's, the position and a constant. Work is kept as it is done: after a crash or
-    Ctrl-C, the same command with --resume goes on.
+    Ctrl-C, the same command with --resume goes on. Runs on one process a core by default.
     """
-    options = {"side": input_side, "mean": _colour(mean, "--mean"), "std": _colour(std, "--std")}
-    with IngestDisplay() as display:
+    check_choice(resume=resume, overwrite=overwrite)
+    check_choice(workers=workers, scheduler=scheduler)
+    check_output(out)
+    options = {
+        "side": input_side,
+        "mean": to_colour(mean, "--mean"),
+        "std": to_colour(std, "--std"),
+    }
+    with WorkDisplay() as display:
         report = ingest_images(
             images,
             masks,
@@ -233,9 +200,9 @@ def ingest(
             categories=category or (),
             with_empty=with_empty,
             mask_suffix=mask_suffix,
-            foreground=_numbers(foreground, "--foreground"),
-            classes=_classes(classes),
-            void=_numbers(void, "--void"),
+            foreground=to_numbers(foreground, "--foreground"),
+            classes=to_classes(classes),
+            void=to_numbers(void, "--void"),
             threshold=threshold,
             backbone=backbone,
             layers=layer or (),

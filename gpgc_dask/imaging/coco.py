@@ -17,7 +17,7 @@ from gpgc_dask.imaging.files import Found, Pair, find_images
 from gpgc_dask.imaging.masks import Codes, MaskFormat, check_size, upright
 from gpgc_dask.imaging.photos import Orientation
 
-__all__ = ["CocoMask", "coco_format", "draw_mask", "read_coco"]
+__all__ = ["CocoMask", "coco_format", "draw_mask", "load_coco", "read_coco"]
 
 NEEDED: dict[str, dict[str, tuple[type, ...]]] = {
     "images": {
@@ -64,7 +64,7 @@ def read_coco(
 
     with_empty : also the photos that show none, with empty masks
     """
-    content = _load(path)
+    content = load_coco(path)
     numbers = _category_numbers(content, categories, path)
     regions: dict[int, list[Any]] = defaultdict(list)
     for annotation in content["annotations"]:
@@ -97,7 +97,8 @@ def _ordered(annotations: list[Any], numbers: dict[int, int]) -> tuple[tuple[int
     return tuple((numbers[a["category_id"]], a["segmentation"]) for a in ordered)
 
 
-def _load(path: str | PathLike[str]) -> dict[str, Any]:
+def load_coco(path: str | PathLike[str]) -> dict[str, Any]:
+    """The content of a COCO instances file, with all that we rely on in its place."""
     try:
         content = json.loads(Path(path).expanduser().read_bytes())
         complete = all(isinstance(content[name], list) for name in NEEDED)

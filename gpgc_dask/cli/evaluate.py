@@ -1,0 +1,152 @@
+"""``gpgc evaluate``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from gpgc_dask.cli.console import listing, print_json, print_out
+from gpgc_dask.cli.displays import WorkDisplay
+from gpgc_dask.cli.options import Json, check_output, to_classes, to_numbers
+from gpgc_dask.evaluation import LEVEL, Evaluation, Scores
+from gpgc_dask.evaluation import evaluate as evaluate_masks
+from gpgc_dask.storage import write_whole
+
+__all__ = ["EXAMPLE", "evaluate"]
+
+EXAMPLE = (
+    "Examples:\n\n"
+    "gpgc evaluate predicted/ masks/\n\n"
+    "gpgc evaluate predicted/ SegmentationClass/ --foreground 13 --void 255\n\n"
+    "gpgc evaluate gpgc/ masks/ --against gp/ -o images.csv"
+)
+
+MASKS = "Reading true masks"
+
+
+def evaluate(
+    predicted: Annotated[
+        str, typer.Argument(help="Folder of predicted masks, as gpgc predict writes them.")
+    ],
+    true: Annotated[
+        str, typer.Argument(help="Folder of true masks: named as the predictions, any ending.")
+    ],
+    *,
+    against: Annotated[
+        str | None,
+        typer.Option(help="A second folder of predictions: is PREDICTED better, and is it chance?"),
+    ] = None,
+    foreground: Annotated[
+        str | None,
+        typer.Option(
+            help="Mask values that are foreground, as 1,3. Default: whatever is not 0.",
+            rich_help_panel=MASKS,
+        ),
+    ] = None,
+    classes: Annotated[
+        str | None,
+        typer.Option(
+            help="Several classes, as 0=background,1=horse,2=rider; of the predictions, too.",
+            rich_help_panel=MASKS,
+        ),
+    ] = None,
+    void: Annotated[
+        str | None,
+        typer.Option(help="Mask values that do not count, as 255.", rich_help_panel=MASKS),
+    ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            help="Soft masks: foreground from this share of full scale on, as 0.5.",
+            rich_help_panel=MASKS,
+        ),
+    ] = None,
+    mask_suffix: Annotated[
+        str,
+        typer.Option(
+            help="What follows the prediction's name in the true mask's, as _mask.",
+            rich_help_panel=MASKS,
+        ),
+    ] = "",
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", dir_okay=False, help="A CSV file of each image's accuracy."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Compare predicted masks with true ones, pixel by pixel.
+
+    Prints the share of each class's pixels that is predicted right, over all images, and the
+    average over the classes. With --against also whether one of two sets of predictions is better:
+    a Wilcoxon signed-rank test on the images' own averages.
+    """
+    check_output(out)
+    with WorkDisplay() as display:
+        found = evaluate_masks(
+            predicted,
+            true,
+            against=against,
+            foreground=to_numbers(foreground, "--foreground"),
+            classes=to_classes(classes),
+            void=to_numbers(void, "--void"),
+            threshold=threshold,
+            mask_suffix=mask_suffix,
+            progress=display,
+        )
+    if out is not None:
+        write_whole(out.expanduser(), found.to_csv().encode())
+    if json:
+        print_json(found.to_dict())
+    else:
+        _show(found, predicted, against)
+        if out is not None:
+            print_out(f"Image by image: {escape(str(out))}")
+
+
+def _show(found: Evaluation, predicted: str, against: str | None) -> None:
+    sides: dict[str, Scores] = {predicted: found}
+    if against is not None and found.against is not None:
+        sides[against] = found.against
+    shares = [_shares(scores) for scores in sides.values()]
+    rows = [(name, *(_percent(one[name]) for one in shares)) for name in shares[0]]
+    title = f"Pixels predicted right, of {found.images:,} images"
+    print_out(listing(title, ["", *map(escape, sides)], rows, most=len(rows)))
+    for folder, scores in sides.items():
+        if scores.ignored:
+            print_out(f"  {scores.ignored:,} files in {escape(folder)} have no true mask: ignored")
+    void = sum(one.average_class_accuracy is None for one in found.per_image)
+    if void:
+        print_out(f"  {void:,} true masks are void at every pixel: they do not count")
+    if against is not None:
+        print_out(escape(_verdict(found, predicted, against)))
+
+
+def _shares(scores: Scores) -> dict[str, float | None]:
+    """{row of the table: share}: classes, foreground and background if not these, the average."""
+    rows = dict(scores.class_accuracy)
+    if len(rows) > 2:
+        rows["all but background"] = scores.foreground_accuracy
+    return rows | {"average over classes": scores.average_class_accuracy}
+
+
+def _percent(share: float | None) -> str:
+    return "no pixels" if share is None else f"{100 * share:.2f} %"
+
+
+def _verdict(found: Evaluation, predicted: str, against: str) -> str:
+    """Which of two is better, in a sentence."""
+    test = f"Wilcoxon signed-rank p = {found.wilcoxon_p:.2g}"
+    if found.significant:
+        better, worse = (
+            (predicted, against) if found.better == "predicted" else (against, predicted)
+        )
+        return f"{better} is better than {worse} ({test}, below {LEVEL:g})"
+    counts = (
+        f"{predicted} is better on {found.images_better:,} images, {against} on "
+        f"{found.images_worse:,}"
+    )
+    few = "; too few images differ for p to fall below that" if found.too_few else ""
+    return f"No significant difference ({test}, not below {LEVEL:g}{few}): {counts}"

@@ -1,0 +1,177 @@
+"""``gpgc fit`` and ``gpgc plan``."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import asdict
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from gpgc_dask.cli.console import facts, print_json, print_out, time_text
+from gpgc_dask.cli.displays import FitDisplay
+from gpgc_dask.cli.options import (
+    RUNNING,
+    Json,
+    Overwrite,
+    Resume,
+    Scheduler,
+    Workers,
+    check_choice,
+    check_output,
+)
+from gpgc_dask.cluster import connected
+from gpgc_dask.dataset import open_dataset
+from gpgc_dask.ranking import is_suspect
+from gpgc_dask.training import METHODS, train
+
+__all__ = ["FIT_EXAMPLE", "PLAN_EXAMPLE", "fit", "plan"]
+
+FIT_EXAMPLE = (
+    "Examples:\n\n"
+    "gpgc fit horses.zarr -o model.zarr\n\n"
+    "gpgc fit horses.zarr -o paper.zarr --redundancy 1.0 --workers 2"
+)
+PLAN_EXAMPLE = (
+    "Examples:\n\ngpgc plan horses.zarr\n\ngpgc plan horses.zarr --workers 20 --memory 16GB"
+)
+
+
+class MethodName(StrEnum):
+    """One noise variance an image, or one for all."""
+
+    GPGC = "gpgc"
+    GP = "gp"
+
+
+Method = Annotated[
+    MethodName, typer.Option(help="One noise variance an image (gpgc), or one for all (gp).")
+]
+Redundancy = Annotated[
+    str,
+    typer.Option(
+        help="How many superpixels of an image count as one: a number, or auto to solve for it. "
+        "1.0 is the paper."
+    ),
+]
+DataArgument = Annotated[str, typer.Argument(help="The dataset, as gpgc ingest made it.")]
+
+
+def _redundancy(text: str) -> float | str:
+    if text == "auto":
+        return text
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < float("inf"):
+        raise typer.BadParameter(
+            f"{text!r} is neither auto nor a number above 0", param_hint="--redundancy"
+        )
+    return value
+
+
+def _cluster(scheduler: str | None, workers: int | None) -> AbstractContextManager[Any] | None:
+    """A cluster if somebody asked for one; else the work is done by threads of this process."""
+    return connected(scheduler, workers) if scheduler or workers else None
+
+
+def fit(
+    data: DataArgument,
+    *,
+    out: Annotated[str, typer.Option("--out", "-o", help="The model: a folder to make.")],
+    method: Method = MethodName.GPGC,
+    redundancy: Redundancy = "auto",
+    max_iter: Annotated[int, typer.Option(min=1, help="Iterations at most.")] = 100,
+    resume: Resume = False,
+    overwrite: Overwrite = False,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
+    json: Json = False,
+) -> None:
+    """Learn a model, how reliable each image is, and how far it agrees with the rest.
+
+    Runs in this process on all cores, or on --workers processes, or on a Dask cluster. Its state
+    is kept after every read of the data: after a crash or Ctrl-C, the same command with --resume
+    goes on. Next: gpgc rank, gpgc report.
+    """
+    check_choice(resume=resume, overwrite=overwrite)
+    check_choice(workers=workers, scheduler=scheduler)
+    check_output(out)
+    with FitDisplay() as display:
+        model = train(
+            data,
+            out,
+            method=method.value,
+            parameters={"redundancy": _redundancy(redundancy), "max_iter": max_iter},
+            resume=resume,
+            overwrite=overwrite,
+            progress=display,
+            announce=display.announce,
+            client=_cluster(scheduler, workers),
+        )
+    if json:
+        print_json(_outcome(out, model))
+    else:
+        _show(_outcome(out, model))
+
+
+def _outcome(out: str, model: Any) -> dict[str, Any]:
+    seconds = sum(sum(entry["seconds"].values()) for entry in model.history_)
+    return {
+        "model": out,
+        "images": len(model.review_),
+        "suspect": int(is_suspect(model.review_).sum()),
+        "converged": bool(model.converged_),
+        "log_evidence": float(model.log_evidence_),
+        "iterations": model.n_iter_,
+        "reads": model.n_reads_,
+        "redundancy": float(model.redundancy_),
+        "feature_scales": model.feature_scales_,
+        "seconds": seconds,
+    }
+
+
+def _show(found: dict[str, Any]) -> None:
+    settled = "" if found["converged"] else "; NOT settled: raise --max-iter and --resume"
+    scales = ", ".join(f"{name} {value:.3g}" for name, value in found["feature_scales"].items())
+    rows = [
+        ("images", f"{found['images']:,}, {found['suspect']:,} suspect (agreement below 0.5)"),
+        ("log evidence", f"{found['log_evidence']:,.1f}"),
+        ("feature scales", scales),
+        ("rows that count as one", f"{found['redundancy']:.2f}"),
+        (
+            "took",
+            f"{found['reads']} reads of the data, {time_text(found['seconds'])}{settled}",
+        ),
+    ]
+    print_out(f"[bold]{escape(found['model'])}[/bold]", facts(rows))
+    print_out(f"Worst images: gpgc rank {escape(found['model'])}")
+
+
+def plan(
+    data: DataArgument,
+    *,
+    method: Method = MethodName.GPGC,
+    redundancy: Redundancy = "auto",
+    workers: Workers = None,
+    memory: Annotated[
+        str | None, typer.Option(help="Of each worker, as 4GB.", rich_help_panel=RUNNING)
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Say what a fit will cost: memory, reads of the data, arithmetic, time. Fits nothing."""
+    dataset = open_dataset(data)
+    estimator = METHODS[method.value](redundancy=_redundancy(redundancy))
+    found = estimator.plan(
+        dataset,
+        workers=workers,
+        memory=memory,
+        n_classes=len(dataset.attrs["classes"]),
+    )
+    if json:
+        print_json(asdict(found) | {"fits": found.fits})
+    else:
+        print_out(escape(str(found)))

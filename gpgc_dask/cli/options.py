@@ -1,0 +1,102 @@
+"""Options that several commands have, and how their texts are read."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gpgc_dask.storage import check_writable
+
+__all__ = [
+    "By",
+    "Json",
+    "Overwrite",
+    "Resume",
+    "Scheduler",
+    "Workers",
+    "check_choice",
+    "check_output",
+    "to_classes",
+    "to_colour",
+    "to_numbers",
+]
+
+RUNNING = "Running"
+
+Json = Annotated[
+    bool, typer.Option("--json", help="Print the outcome as JSON.", rich_help_panel=RUNNING)
+]
+Resume = Annotated[
+    bool,
+    typer.Option("--resume", help="Go on with what was stopped.", rich_help_panel=RUNNING),
+]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Replace what is there.", rich_help_panel=RUNNING)
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(min=1, help="Processes on this machine.", rich_help_panel=RUNNING),
+]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(help="A running Dask scheduler, as tcp://host:8786.", rich_help_panel=RUNNING),
+]
+
+
+class By(StrEnum):
+    """What images are ranked by."""
+
+    AGREEMENT = "agreement"
+    CONFIDENCE = "confidence"
+
+
+def check_choice(**given: object) -> None:
+    """Complain where more than one of some options is given that exclude each other."""
+    names = [f"--{name.replace('_', '-')}" for name, value in given.items() if value]
+    if len(names) > 1:
+        raise typer.BadParameter(f"{' and '.join(names)} exclude each other: choose one")
+
+
+def check_output(*outputs: str | Path | None) -> None:
+    """Complain now, not after the work, where something cannot be written."""
+    for output in outputs:
+        if output is not None and "://" not in str(output):
+            check_writable(Path(output))
+
+
+def to_numbers(text: str | None, option: str) -> list[int]:
+    """Whole numbers as 1,3."""
+    try:
+        return [int(part) for part in text.split(",")] if text else []
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r} is not a list of whole numbers such as 1,3", param_hint=option
+        ) from None
+
+
+def to_classes(text: str | None) -> dict[int, str]:
+    """{value: name} of 0=background,1=horse."""
+    found: dict[int, str] = {}
+    for part in text.split(",") if text else []:
+        value, _, name = part.partition("=")
+        (number,) = to_numbers(value, "--classes")
+        if number in found:
+            raise typer.BadParameter(f"{number} is named twice", param_hint="--classes")
+        found[number] = name or value
+    return found
+
+
+def to_colour(text: str | None, option: str) -> tuple[float, float, float] | None:
+    """Three numbers as 123.7,116.3,103.5."""
+    if text is None:
+        return None
+    try:
+        red, green, blue = (float(part) for part in text.split(","))
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r} is not three numbers such as 123.7,116.3,103.5", param_hint=option
+        ) from None
+    return red, green, blue

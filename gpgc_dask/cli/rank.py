@@ -1,0 +1,190 @@
+"""``gpgc rank`` and ``gpgc select``."""
+
+from __future__ import annotations
+
+import json as json_format
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import pandas as pd
+import typer
+from rich.markup import escape
+
+from gpgc_dask.cli.console import listing, note, print_json, print_out
+from gpgc_dask.cli.options import By, Json, check_choice, check_output
+from gpgc_dask.persistence import load
+from gpgc_dask.ranking import is_suspect, kept, rank, records, to_csv
+from gpgc_dask.selection import filter_coco, write_folder
+from gpgc_dask.storage import write_whole
+
+__all__ = ["RANK_EXAMPLE", "SELECT_EXAMPLE", "rank_images", "select"]
+
+RANK_EXAMPLE = (
+    "Examples:\n\ngpgc rank model.zarr\n\ngpgc rank model.zarr -o ranking.csv --by confidence"
+)
+SELECT_EXAMPLE = (
+    "Examples:\n\n"
+    "gpgc select model.zarr --top 25% -o keep.txt\n\n"
+    "gpgc select model.zarr --threshold 0.7 --folder clean/\n\n"
+    "gpgc select model.zarr --top 90% --rest -o look-again.txt"
+)
+
+SHOWN = 20
+
+ModelArgument = Annotated[str, typer.Argument(help="The model, as gpgc fit made it.")]
+ByOption = Annotated[
+    By,
+    typer.Option(
+        help="agreement of the mask with a prediction made without its image (finds bad masks "
+        "best), or the confidence that the noise gives (the paper's)."
+    ),
+]
+
+
+def _ranking(path: str, by: By) -> tuple[Any, pd.DataFrame]:
+    model = load(path)
+    if not hasattr(model, "review_"):
+        fitted = hasattr(model, "dataset_")
+        raise ValueError(
+            f"{path} has not reviewed its images yet: "
+            + (
+                "the same gpgc fit with --resume does"
+                if fitted
+                else "it was fitted on arrays, not on a dataset; use gpgc fit, or in Python its "
+                "groups_, noise_variance_ and leave_group_out"
+            )
+        )
+    return model, rank(model.review_, by.value)
+
+
+def rank_images(
+    model: ModelArgument,
+    *,
+    out: Annotated[
+        str | None,
+        typer.Option("--out", "-o", help="A file: CSV, or JSON if its name ends in .json."),
+    ] = None,
+    by: ByOption = By.AGREEMENT,
+    json: Json = False,
+) -> None:
+    """List the images in the order of their reliability, worst first.
+
+    Columns: rank (1 = worst), image, agreement (IoU of the mask with the prediction made without
+    the image), confidence (share of images estimated less reliable), noise_variance, flags (empty
+    mask, one class, few superpixels, mostly void). A terminal shows the worst; a pipe gets the
+    whole list as CSV.
+    """
+    check_output(out)
+    _, ranking = _ranking(model, by)
+    if out is not None:
+        as_json = out.lower().endswith(".json")
+        text = _json(ranking) if as_json else to_csv(ranking)
+        write_whole(Path(out), text.encode())
+    if json:
+        print_json(records(ranking))
+    elif out is None and not sys.stdout.isatty():
+        print(to_csv(ranking), end="")
+    else:
+        _show(ranking, model, out)
+
+
+def _json(ranking: pd.DataFrame) -> str:
+    return json_format.dumps(records(ranking), indent=2, ensure_ascii=False) + "\n"
+
+
+def _show(ranking: pd.DataFrame, model: str, out: str | None) -> None:
+    worst = ranking.head(SHOWN)
+    rows = [
+        (
+            row.rank,
+            row.image,
+            _number(row.agreement, ".2f"),
+            _number(row.confidence, ".2f"),
+            _number(row.noise_variance, ".3g"),
+            row.flags.replace(";", ", "),
+        )
+        for row in worst.itertuples()
+    ]
+    columns = ["rank", "image", "agreement", "confidence", "noise variance", "flags"]
+    suspect = int(is_suspect(ranking).sum())
+    title = (
+        f"The worst {len(worst)} of {len(ranking):,} images; {suspect:,} have agreement below 0.5"
+    )
+    print_out(listing(title, columns, rows))
+    if out is not None:
+        print_out(f"All of them: {escape(out)}")
+    else:
+        print_out(f"All of them: gpgc rank {escape(model)} -o ranking.csv")
+
+
+def _number(value: float, form: str) -> str:
+    return "" if value != value else format(value, form)
+
+
+def select(
+    model: ModelArgument,
+    *,
+    top: Annotated[
+        str | None, typer.Option(help="The most reliable: a share as 25%, or a number as 500.")
+    ] = None,
+    threshold: Annotated[
+        float | None, typer.Option(help="All with at least this agreement (or confidence).")
+    ] = None,
+    by: ByOption = By.AGREEMENT,
+    rest: Annotated[
+        bool, typer.Option("--rest", help="The others instead, worst first: to be looked at.")
+    ] = False,
+    out: Annotated[
+        str | None, typer.Option("--out", "-o", help="A file of image names, one a line.")
+    ] = None,
+    folder: Annotated[
+        str | None,
+        typer.Option(help="A new folder: images/ and masks/ with links to the selected files."),
+    ] = None,
+    copy: Annotated[bool, typer.Option("--copy", help="Copies in --folder, not links.")] = False,
+    coco: Annotated[
+        str | None,
+        typer.Option(help="A COCO file of the selected images; for datasets that came from one."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Choose the most reliable images, for training elsewhere, or the others, to be mended.
+
+    Prints their names, or writes them to a file, a folder or a COCO file.
+    """
+    check_choice(top=top, threshold=threshold is not None)
+    if top is None and threshold is None:
+        raise typer.BadParameter("say how many: --top 25%, --top 500 or --threshold 0.7")
+    if copy and folder is None:
+        raise typer.BadParameter("--copy belongs to --folder")
+    check_output(out, folder, coco)
+    fitted, ranking = _ranking(model, by)
+    chosen = kept(ranking, top=top, threshold=threshold, by=by.value)
+    if rest:
+        chosen = ranking[~ranking["image"].isin(chosen["image"])]
+    names = chosen["image"].tolist()
+    source = fitted.dataset_["source"]
+    if coco is not None:
+        filter_coco(source, names, coco)
+    if folder is not None:
+        write_folder(chosen, source, folder, copy=copy)
+    if out is not None:
+        write_whole(Path(out), "".join(f"{name}\n" for name in names).encode())
+    _tell(chosen, ranking, rest=rest, written=[p for p in (out, folder, coco) if p], json=json)
+
+
+def _tell(
+    chosen: pd.DataFrame, ranking: pd.DataFrame, *, rest: bool, written: list[str], json: bool
+) -> None:
+    names = chosen["image"].tolist()
+    if json:
+        print_json({"selected": len(names), "of": len(ranking), "images": names})
+    elif written:
+        places = ", ".join(map(escape, written))
+        print_out(f"{len(names):,} of {len(ranking):,} images: {places}")
+    else:
+        print("".join(f"{name}\n" for name in names), end="")
+    flagged = int((chosen["flags"] != "").sum())
+    if flagged and not rest:
+        note(f"{flagged:,} of the selected images are flagged (empty mask, one class, …): see rank")
