@@ -10,7 +10,7 @@ from scipy.special import softmax
 from gpgc_dask.arrays import Labels
 from gpgc_dask.oracle.dask import is_dask
 
-__all__ = ["to_labels", "to_probabilities"]
+__all__ = ["likelihood_logits", "to_labels", "to_probabilities"]
 
 
 def to_labels(mean: Any, classes: Labels) -> Any:
@@ -27,6 +27,11 @@ def to_labels(mean: Any, classes: Labels) -> Any:
             meta=np.empty(0, dtype=classes.dtype),
         )
     return classes[(mean > 0).astype(np.intp) if mean.ndim == 1 else mean.argmax(1)]
+
+
+def likelihood_logits(mean: Any, std: Any, noise: float) -> Any:
+    """2f/(v + ε²): Bayes' rule for N(y; f, v + ε²) at y = ±1, with mean f and variance v of f."""
+    return (2.0 * mean.T / (std**2 + noise)).T
 
 
 def to_probabilities(logits: Any, n_classes: int) -> Any:

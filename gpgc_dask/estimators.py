@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from gpgc_dask import planning
 from gpgc_dask.arrays import Array, Labels
 from gpgc_dask.dataset import is_dataset, provenance, training_arrays
-from gpgc_dask.decisions import to_labels, to_probabilities
+from gpgc_dask.decisions import likelihood_logits, to_labels, to_probabilities
 from gpgc_dask.evidence import Posterior
 from gpgc_dask.fitting import MAX_NOISE, Fitted, Options, fit
 from gpgc_dask.metrics import GroupAgreement, group_agreement
@@ -264,7 +264,7 @@ class _LinearGP(ClassifierMixin, BaseEstimator, ABC):
         groups: softmax of 2f/(v + ε̄²).
         """
         mean, std = self.decision_function(X, return_std=True)
-        logits = (2.0 * mean.T / (std**2 + self.typical_noise_)).T
+        logits = likelihood_logits(mean, std, self.typical_noise_)
         return to_probabilities(logits, self.classes_.size)
 
     def leave_group_out(

@@ -11,14 +11,26 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from gpgc_dask.arrays import Mask
-from gpgc_dask.dataset import check_same_features, is_dataset, text_values
+from gpgc_dask.arrays import Index, Mask
+from gpgc_dask.dataset import check_same_features, is_dataset, provenance, text_values
+from gpgc_dask.decisions import to_labels
 from gpgc_dask.validation import find_labels
 
 if TYPE_CHECKING:
     from gpgc_dask.estimators import _LinearGP
 
-__all__ = ["COLUMNS", "By", "is_suspect", "kept", "rank", "records", "review", "to_csv"]
+__all__ = [
+    "COLUMNS",
+    "SUSPECT_BELOW",
+    "By",
+    "is_suspect",
+    "kept",
+    "predict_and_review",
+    "rank",
+    "records",
+    "review",
+    "to_csv",
+]
 
 By = Literal["agreement", "confidence"]
 
@@ -38,10 +50,13 @@ def review(model: _LinearGP, dataset: xr.Dataset) -> pd.DataFrame:
     noise_variance, confidence : the model's, NaN for images left out of the fit; a GP has one
         noise for all images and no confidence
     """
-    if not is_dataset(dataset):
-        raise TypeError("pass the dataset that the model was fitted on, as open_dataset gives it")
-    check_same_features(dataset, getattr(model, "dataset_", {}), model.coef_.shape[1])
-    _, found = model.leave_group_out(dataset, return_agreement=True)
+    return predict_and_review(model, dataset)[1]
+
+
+def predict_and_review(model: _LinearGP, dataset: xr.Dataset) -> tuple[Index, pd.DataFrame]:
+    """((N,) class numbers of the superpixels, predicted without their image; the review)."""
+    _check_fitted_on(model, dataset)
+    values, found = model.leave_group_out(dataset, return_agreement=True)
     names = text_values(dataset["image_name"])
     image, weight = dataset["image"].values, dataset["weight"].values
     place, known = find_labels(found.groups, names)
@@ -58,7 +73,21 @@ def review(model: _LinearGP, dataset: xr.Dataset) -> pd.DataFrame:
     )
     for path in ("image_path", "mask_path"):
         table[path] = text_values(dataset[path])
-    return table
+    return np.asarray(to_labels(np.asarray(values), model.classes_), dtype=np.intp), table
+
+
+def _check_fitted_on(model: _LinearGP, dataset: xr.Dataset) -> None:
+    if not is_dataset(dataset):
+        raise TypeError("pass the dataset that the model was fitted on, as open_dataset gives it")
+    fitted = getattr(model, "dataset_", {})
+    check_same_features(dataset, fitted, model.coef_.shape[1])
+    here = provenance(dataset)
+    if fitted.get("files_digest") != here.get("files_digest"):
+        raise ValueError(
+            f"the model was fitted on another dataset ({fitted.get('url')}, of "
+            f"{fitted.get('images')} images) than {here['url']}: pass that one, or fit a model on "
+            "this one"
+        )
 
 
 def _of_images(model: _LinearGP, values: Any, names: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from gpgc_dask.cli import fit, info, ingest, rank
+from gpgc_dask.cli import demo, evaluate, fit, info, ingest, predict, rank, report
 from gpgc_dask.cli.console import complain, note
 
 __all__ = ["app", "main"]
@@ -72,11 +72,15 @@ def _add(name: str, command: Callable[..., None], example: str, *, resumable: bo
     app.command(name, epilog=example)(_told(command, resumable=resumable))
 
 
+_add("demo", demo.demo, demo.EXAMPLE)
 _add("ingest", ingest.ingest, ingest.EXAMPLE, resumable=True)
 _add("plan", fit.plan, fit.PLAN_EXAMPLE)
 _add("fit", fit.fit, fit.FIT_EXAMPLE, resumable=True)
 _add("rank", rank.rank_images, rank.RANK_EXAMPLE)
 _add("select", rank.select, rank.SELECT_EXAMPLE)
+_add("report", report.report, report.EXAMPLE)
+_add("predict", predict.predict, predict.EXAMPLE, resumable=True)
+_add("evaluate", evaluate.evaluate, evaluate.EXAMPLE)
 _add("info", info.info, info.EXAMPLE)
 
 

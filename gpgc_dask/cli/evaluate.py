@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from gpgc_dask.cli.console import listing, print_json, print_out
-from gpgc_dask.cli.displays import WorkDisplay
+from gpgc_dask.cli.displays import Display
 from gpgc_dask.cli.options import Json, check_output, to_classes, to_numbers
 from gpgc_dask.evaluation import LEVEL, Evaluation, Scores
 from gpgc_dask.evaluation import evaluate as evaluate_masks
@@ -37,7 +37,7 @@ def evaluate(
     *,
     against: Annotated[
         str | None,
-        typer.Option(help="A second folder of predictions: is PREDICTED better, and is it chance?"),
+        typer.Option(help="A second folder of predictions, to test PREDICTED against."),
     ] = None,
     foreground: Annotated[
         str | None,
@@ -84,7 +84,7 @@ def evaluate(
     a Wilcoxon signed-rank test on the images' own averages.
     """
     check_output(out)
-    with WorkDisplay() as display:
+    with Display() as display:
         found = evaluate_masks(
             predicted,
             true,
@@ -94,7 +94,7 @@ def evaluate(
             void=to_numbers(void, "--void"),
             threshold=threshold,
             mask_suffix=mask_suffix,
-            progress=display,
+            progress=display.work,
         )
     if out is not None:
         write_whole(out.expanduser(), found.to_csv().encode())
@@ -103,33 +103,37 @@ def evaluate(
     else:
         _show(found, predicted, against)
         if out is not None:
-            print_out(f"Image by image: {escape(str(out))}")
+            print(f"Image by image: {out}")
 
 
 def _show(found: Evaluation, predicted: str, against: str | None) -> None:
     sides: dict[str, Scores] = {predicted: found}
     if against is not None and found.against is not None:
         sides[against] = found.against
-    shares = [_shares(scores) for scores in sides.values()]
-    rows = [(name, *(_percent(one[name]) for one in shares)) for name in shares[0]]
-    title = f"Pixels predicted right, of {found.images:,} images"
+    columns = [_shares(scores) for scores in sides.values()]
+    rows = list(zip(_row_names(found), *columns, strict=True))
+    title = f"Pixels right, {found.images:,} images"
     print_out(listing(title, ["", *map(escape, sides)], rows, most=len(rows)))
     for folder, scores in sides.items():
         if scores.ignored:
-            print_out(f"  {scores.ignored:,} files in {escape(folder)} have no true mask: ignored")
+            print(f"  {scores.ignored:,} files in {folder} have no true mask: ignored")
     void = sum(one.average_class_accuracy is None for one in found.per_image)
     if void:
-        print_out(f"  {void:,} true masks are void at every pixel: they do not count")
+        print(f"  {void:,} true masks are void at every pixel: they do not count")
     if against is not None:
-        print_out(escape(_verdict(found, predicted, against)))
+        print(_verdict(found, predicted, against))
 
 
-def _shares(scores: Scores) -> dict[str, float | None]:
-    """{row of the table: share}: classes, foreground and background if not these, the average."""
-    rows = dict(scores.class_accuracy)
-    if len(rows) > 2:
-        rows["all but background"] = scores.foreground_accuracy
-    return rows | {"average over classes": scores.average_class_accuracy}
+def _row_names(scores: Scores) -> list[str]:
+    several = ["all but background"] if len(scores.class_accuracy) > 2 else []
+    return [*scores.class_accuracy, *several, "average over classes"]
+
+
+def _shares(scores: Scores) -> list[str]:
+    """The cells of a column of the table."""
+    shares = list(scores.class_accuracy.values())
+    several = [scores.foreground_accuracy] if len(shares) > 2 else []
+    return [_percent(share) for share in (*shares, *several, scores.average_class_accuracy)]
 
 
 def _percent(share: float | None) -> str:
@@ -144,6 +148,8 @@ def _verdict(found: Evaluation, predicted: str, against: str) -> str:
             (predicted, against) if found.better == "predicted" else (against, predicted)
         )
         return f"{better} is better than {worse} ({test}, below {LEVEL:g})"
+    if not found.images_better and not found.images_worse:
+        return f"No difference: {predicted} and {against} are equally right on every image"
     counts = (
         f"{predicted} is better on {found.images_better:,} images, {against} on "
         f"{found.images_worse:,}"

@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 
 from gpgc_dask.cli.console import facts, print_json, print_out, time_text
-from gpgc_dask.cli.displays import FitDisplay
+from gpgc_dask.cli.displays import Display
 from gpgc_dask.cli.options import (
     RUNNING,
     Json,
@@ -100,7 +100,7 @@ def fit(
     check_choice(resume=resume, overwrite=overwrite)
     check_choice(workers=workers, scheduler=scheduler)
     check_output(out)
-    with FitDisplay() as display:
+    with Display() as display:
         model = train(
             data,
             out,
@@ -108,7 +108,7 @@ def fit(
             parameters={"redundancy": _redundancy(redundancy), "max_iter": max_iter},
             resume=resume,
             overwrite=overwrite,
-            progress=display,
+            progress=display.fit,
             announce=display.announce,
             client=_cluster(scheduler, workers),
         )

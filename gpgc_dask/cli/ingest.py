@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 
 from gpgc_dask.cli.console import listing, print_json, print_out, time_text
-from gpgc_dask.cli.displays import WorkDisplay
+from gpgc_dask.cli.displays import Display
 from gpgc_dask.cli.options import (
     RUNNING,
     Json,
@@ -191,7 +191,7 @@ def ingest(
         "mean": to_colour(mean, "--mean"),
         "std": to_colour(std, "--std"),
     }
-    with WorkDisplay() as display:
+    with Display() as display:
         report = ingest_images(
             images,
             masks,
@@ -214,7 +214,7 @@ def ingest(
             resume=resume,
             overwrite=overwrite,
             on_error=on_error.value,
-            progress=display,
+            progress=display.work,
             client=connected(scheduler, workers),
         )
     if json:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
 from gpgc_dask.imaging.errors import Problem
 
-__all__ = ["IMAGE_SUFFIXES", "Found", "Pair", "find_images", "pair_masks"]
+__all__ = ["IMAGE_SUFFIXES", "Found", "Pair", "by_stem", "find_images", "pair_masks", "printable"]
 
 IMAGE_SUFFIXES = frozenset(
     (".jpg", ".jpeg", ".jpe", ".png", ".bmp", ".tif", ".tiff", ".webp", ".gif", ".ppm", ".pgm")
@@ -85,8 +85,8 @@ def pair_masks(images: str | PathLike[str], masks: str | PathLike[str], suffix: 
     lets both lie in one folder.
     """
     together = _checked(images).samefile(_checked(masks))
-    photos = _by_stem(find_images(images, leave_out=None if together else masks))
-    drawn = _by_stem(find_images(masks))
+    photos = by_stem(find_images(images, leave_out=None if together else masks))
+    drawn = by_stem(find_images(masks))
     if together:
         if not suffix:
             raise ValueError(
@@ -127,10 +127,16 @@ def _absolute(folder: str | PathLike[str]) -> Path:
     return Path(folder).expanduser().absolute()
 
 
-def _by_stem(names: list[str]) -> dict[str, list[str]]:
+def by_stem(names: Iterable[str]) -> dict[str, list[str]]:
+    """{name without its ending: names}."""
     stems: dict[str, list[str]] = defaultdict(list)
     for name in names:
         # One letter may be written in two ways; file systems differ in which they keep.
         stem = unicodedata.normalize("NFC", name[: -len(Path(name).suffix)])
         stems[stem].append(name)
     return dict(stems)
+
+
+def printable(name: object) -> str:
+    """Names of files need not be valid Unicode."""
+    return str(name).encode(errors="replace").decode()

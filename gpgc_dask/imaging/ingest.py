@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from importlib.metadata import version
@@ -14,14 +14,15 @@ from typing import Any
 
 from distributed import Client
 
-from gpgc_dask.cluster import any_client, is_inside
+from gpgc_dask.cluster import is_inside
 from gpgc_dask.dataset import UNFINISHED_FOLDER, open_dataset, state, summary
 from gpgc_dask.imaging.backbones import BackboneLike, find_backbone
 from gpgc_dask.imaging.errors import IngestError, Problem
 from gpgc_dask.imaging.extract import Recipe
 from gpgc_dask.imaging.masks import MaskFormat
+from gpgc_dask.imaging.queue import entered
 from gpgc_dask.imaging.source import Source
-from gpgc_dask.imaging.work import Listener, OnError, Run, complaint
+from gpgc_dask.imaging.work import Listener, OnError, Run, complaint, without_place
 from gpgc_dask.storage import Location
 
 __all__ = ["IngestReport", "ingest"]
@@ -132,20 +133,13 @@ def ingest(
     if check() == "complete":
         location.remove(UNFINISHED_FOLDER)
     else:
-        with _entered(client) as cluster:
+        with entered(client) as cluster:
             _check_reach(location, cluster)
             # Again: the cluster took its time, and another ingest may have been quicker.
             _begin(location, parameters, anew=check() == "absent")
             run = Run(cluster, source, location, recipe, on_error, progress, parameters)
             run.run()
     return _report(location, run, time.perf_counter() - start)
-
-
-def _entered(client: Any) -> AbstractContextManager[Client]:
-    """The context of a client; one that somebody has opened stays open."""
-    if client is None:
-        return any_client()
-    return nullcontext(client) if isinstance(client, Client) else client
 
 
 def _check_reach(location: Location, client: Client) -> None:
@@ -223,7 +217,7 @@ def _begin(location: Location, parameters: dict[str, Any], *, anew: bool) -> Non
 
 
 def _check_same(there: dict[str, Any], here: dict[str, Any], location: Location) -> None:
-    plain = json.loads(json.dumps(here))
+    there, plain = without_place(there), json.loads(json.dumps(without_place(here)))
     differing = [
         f"{name} ({json.dumps(there.get(name), ensure_ascii=False)} there, "
         f"{json.dumps(plain[name], ensure_ascii=False)} here)"

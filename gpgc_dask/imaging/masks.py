@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any
@@ -57,6 +58,16 @@ class MaskFormat:
             raise ValueError(
                 f"masks: threshold must be above 0 and at most 1, got {self.threshold!r}"
             )
+
+    @classmethod
+    def of_json(cls, stored: Mapping[str, Any]) -> MaskFormat:
+        """The format that a dataset's provenance tells of."""
+        return cls(
+            tuple(stored["foreground"]),
+            tuple((value, name) for value, name in stored["classes"]),
+            tuple(stored["void"]),
+            stored["threshold"],
+        )
 
     @property
     def names_values(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -20,7 +20,15 @@ from gpgc_dask.dataset import text_values
 from gpgc_dask.imaging.superpixels import Segments, nearest_rows
 from gpgc_dask.storage import write_whole
 
-__all__ = ["paint", "paint_image", "write_masks"]
+__all__ = [
+    "encoded",
+    "mask_values",
+    "paint",
+    "paint_image",
+    "rows_of",
+    "target_paths",
+    "write_masks",
+]
 
 IMAGES_A_TASK = 32
 
@@ -36,7 +44,7 @@ def paint(segments: Segments, values: Labels, height: int, width: int) -> Labels
 
 def paint_image(dataset: xr.Dataset, values: Any, photo: int) -> Labels:
     """(height, width) values (N,) of a dataset's rows, painted for its image number ``photo``."""
-    rows = _rows_of(dataset["image"].values, photo)
+    rows = rows_of(dataset["image"].values, photo)
     return _Image.of(dataset, photo).paint(np.asarray(values[rows]))
 
 
@@ -48,18 +56,18 @@ def write_masks(dataset: xr.Dataset, labels: Any, folder: str | PathLike[str]) -
     Values are those of the dataset's own masks: 0 and 255, or the classes' own.
     """
     target = Path(folder).expanduser().absolute()
-    targets = _targets(text_values(dataset["image_name"]), target)
+    targets = target_paths(text_values(dataset["image_name"]).tolist(), target)
     codes = np.asarray(labels)
     if codes.shape != (dataset.sizes["superpixel"],):
         raise ValueError(
             f"labels have shape {codes.shape} but the dataset has "
             f"{dataset.sizes['superpixel']} superpixels: pass one class number a superpixel"
         )
-    values = np.array(dataset.attrs["class_values"])
+    values = mask_values(dataset.attrs["class_values"])
     if not np.isin(codes, np.arange(values.size)).all():
         raise ValueError(f"labels must be class numbers 0 … {values.size - 1}")
     _check_whole(dataset)
-    painted = values[codes.astype(np.intp)].astype(np.uint8 if values.max() < 256 else np.uint16)
+    painted = values[codes.astype(np.intp)]
     write = dask.delayed(_write, pure=False)
     dask.compute(*(write(*task) for task in _tasks(dataset, painted, targets)))
     return targets
@@ -92,15 +100,20 @@ class _Image:
         return paint(self.segments, values, self.height, self.width)
 
 
-def _rows_of(image: Any, photo: int) -> slice:
+def rows_of(image: Any, photo: int) -> slice:
     """The rows of an image: they are adjacent, and images are in order."""
     first, last = np.searchsorted(image, [photo, photo + 1])
     return slice(int(first), int(last))
 
 
-def _targets(names: Any, folder: Path) -> list[Path]:
-    """A PNG for each image; folders as in the images' own names."""
-    targets = [folder / Path(name).with_suffix(".png") for name in names.tolist()]
+def mask_values(class_values: Sequence[int]) -> Labels:
+    """(classes,) what stands for each class in a mask, in the smallest type that holds them."""
+    return np.array(class_values, dtype=np.uint8 if max(class_values) < 256 else np.uint16)
+
+
+def target_paths(names: Iterable[str], folder: Path, suffix: str = ".png") -> list[Path]:
+    """A picture for each image; folders as in the images' own names."""
+    targets = [folder / Path(name).with_suffix(suffix) for name in names]
     doubled = [str(path) for path, count in Counter(targets).items() if count > 1]
     if doubled:
         raise ValueError(f"several images would be written to {', '.join(doubled)}: rename one")
@@ -112,16 +125,20 @@ def _tasks(dataset: xr.Dataset, values: Labels, targets: list[Path]) -> Iterator
     sizes = dataset[["segments", "segment_height", "segment_width", "height", "width"]]
     for first in range(0, len(targets), IMAGES_A_TASK):
         last = min(first + IMAGES_A_TASK, len(targets))
-        parts = [values[_rows_of(image, photo)] for photo in range(first, last)]
+        parts = [values[rows_of(image, photo)] for photo in range(first, last)]
         yield sizes.isel(photo=slice(first, last)), parts, targets[first:last]
 
 
 def _write(images: xr.Dataset, values: list[Labels], targets: list[Path]) -> None:
     for photo, (own, target) in enumerate(zip(values, targets, strict=True)):
-        write_whole(target, _png(_Image.of(images, photo).paint(own)))
+        write_whole(target, encoded(_Image.of(images, photo).paint(own)))
 
 
-def _png(values: Labels) -> memoryview:
+def encoded(values: Labels) -> memoryview:
+    """A picture (height, width) as a file: a grey PNG of 8 or 16 bits, of float32 a TIFF."""
     content = io.BytesIO()
-    Image.fromarray(values).save(content, "PNG")
+    if values.dtype == np.float32:
+        Image.fromarray(values).save(content, "TIFF", compression="tiff_adobe_deflate")
+    else:
+        Image.fromarray(values).save(content, "PNG")
     return content.getbuffer()

@@ -13,7 +13,7 @@ from typing import Any
 
 from gpgc_dask.imaging.coco import CocoMask, coco_format, read_coco
 from gpgc_dask.imaging.errors import Problem
-from gpgc_dask.imaging.files import Pair, pair_masks
+from gpgc_dask.imaging.files import Pair, pair_masks, printable
 from gpgc_dask.imaging.masks import MaskFormat
 
 __all__ = ["Item", "Source"]
@@ -83,8 +83,8 @@ class Source:
         odd = [item.pair.name for item in items if not _is_text(item.pair.image + item.pair.mask)]
         named = [Problem(name, "its name is not valid Unicode: rename it") for name in odd]
         usable = [item for item in items if item.pair.name not in odd]
-        printable = [Problem(_printable(p.name), _printable(p.reason)) for p in problems + named]
-        return cls(usable, sorted(printable, key=lambda p: p.name), fmt, told)
+        shown = [Problem(printable(p.name), printable(p.reason)) for p in problems + named]
+        return cls(usable, sorted(shown, key=lambda p: p.name), fmt, told)
 
     def digest(self) -> str:
         """Changes when an image or mask does, or comes or goes."""
@@ -108,7 +108,3 @@ def _is_text(name: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _printable(name: str) -> str:
-    return name.encode(errors="replace").decode()

@@ -6,17 +6,14 @@ made in ten attempts equals one made at a stroke.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
-import time
 import uuid
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from distributed import Client, KilledWorker, as_completed
+from distributed import Client, KilledWorker
 
 from gpgc_dask.dataset import UNFINISHED_FOLDER
 from gpgc_dask.imaging.assemble import LEDGER, Assembly, ChunkTask
@@ -24,13 +21,26 @@ from gpgc_dask.imaging.coco import draw_mask
 from gpgc_dask.imaging.errors import IngestError, InputError, Problem, told
 from gpgc_dask.imaging.extract import PHASES, Recipe, Stopwatch, describe, label
 from gpgc_dask.imaging.masks import MaskFormat, read_mask
+from gpgc_dask.imaging.meter import Listener, Meter, Progress
 from gpgc_dask.imaging.parts import FinishedImage, Kept, forget, has_arrays, read_index, write_part
 from gpgc_dask.imaging.photos import hush
+from gpgc_dask.imaging.queue import Guard, completed, completed_batches
 from gpgc_dask.imaging.source import Item, Source
 from gpgc_dask.process import keep_freed_memory
 from gpgc_dask.storage import Location
 
-__all__ = ["Listener", "OnError", "Progress", "Run", "complaint"]
+__all__ = [
+    "IMAGES_A_TASK",
+    "BatchResult",
+    "Listener",
+    "OnError",
+    "Progress",
+    "Run",
+    "complaint",
+    "deadly",
+    "tasks_ahead",
+    "without_place",
+]
 
 IMAGES_A_TASK = 8
 """Some seconds of work: little lost at a kill, little to schedule."""
@@ -39,25 +49,6 @@ TASKS_A_THREAD, LEAST_TASKS = 4, 64
 """Tasks submitted ahead: enough that workers never wait and an adaptive cluster sees its queue."""
 
 OnError = Literal["raise", "skip"]
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Where an ingest stands. ``phase``: "images", then "writing" (chunks of the dataset)."""
-
-    phase: str
-    done: int
-    total: int
-    skipped: int
-    rate: float
-    """A second, in this run."""
-
-    @property
-    def seconds_left(self) -> float | None:
-        return (self.total - self.done) / self.rate if self.rate > 0 else None
-
-
-Listener = Callable[[Progress], None]
 
 
 @dataclass(frozen=True)
@@ -120,12 +111,12 @@ class Run:
         self.location = location
         self.recipe = recipe
         self.parameters = parameters
-        digest = hashlib.sha256(json.dumps(parameters).encode()).hexdigest()[:16]
+        digest = hashlib.sha256(json.dumps(without_place(parameters)).encode()).hexdigest()[:16]
         # An image done in another way is another one.
         self.items = [replace(item, identity=f"{item.identity} {digest}") for item in source.items]
         self.claim = Claim(location)
         self.on_error = on_error
-        self.listener = listener or (lambda progress: None)
+        self.listener = listener
         self.seconds = dict.fromkeys(PHASES, 0.0)
         self.problems: list[Problem] = []
         self.resumed = 0
@@ -144,7 +135,7 @@ class Run:
         self._write(assembly)
         problems = sorted([*self.source.problems, *self.problems], key=lambda p: p.name)
         self.claim.check()
-        with self._guarded("the last arrays"):
+        with Guard(self.location, "the last arrays"):
             assembly.finish(problems, self.parameters | {"files_digest": self.source.digest()})
 
     def _kept(self) -> dict[str, Kept]:
@@ -183,9 +174,9 @@ class Run:
 
     def _describe(self, todo: list[Item], done: int) -> None:
         batches = [todo[i : i + IMAGES_A_TASK] for i in range(0, len(todo), IMAGES_A_TASK)]
-        meter = _Meter(self.listener, "images", len(self.items), done)
+        meter = Meter(self.listener, "images", len(self.items), done)
         arguments = (self.recipe, self.source.format, self.location)
-        for batch, result in self._results(process_batch, batches, arguments):
+        for batch, result in self._results(batches, arguments):
             done += result.images
             self.problems += result.problems
             for phase, seconds in result.seconds.items():
@@ -195,67 +186,55 @@ class Run:
             meter(len(batch), len(self.problems))
 
     def _write(self, assembly: Assembly) -> None:
-        with self._guarded("the arrays"):
+        with Guard(self.location, "the arrays"):
             tasks = assembly.begin()
-        meter = _Meter(self.listener, "writing", len(tasks))
+        meter = Meter(self.listener, "writing", len(tasks))
         written = assembly.remover(tasks)
-        for task, _ in self._results(run_chunk, tasks, (self.location,)):
+        ahead = tasks_ahead(self.client)
+        for task, future in completed(self.client, run_chunk, tasks, (self.location,), ahead):
+            self.claim.check()
+            with Guard(self.location, f"chunk {task.key}"):
+                future.result()
             written(task)
             meter(1, len(self.problems))
 
     def _results(
-        self, function: Callable[..., Any], work: list[Any], arguments: tuple[Any, ...]
-    ) -> Iterator[tuple[Any, Any]]:
-        """(piece of work, result) as they come, with a bounded number under way."""
-        ahead = max(TASKS_A_THREAD * max(sum(self.client.nthreads().values()), 1), LEAST_TASKS)
-        waiting = deque(work)
-        pieces: dict[str, Any] = {}
-        suspects: list[Item] = []
-
-        def submit(piece: Any) -> Any:
-            future = self.client.submit(function, piece, *arguments, pure=False)
-            pieces[future.key] = piece
-            return future
-
-        queue = as_completed([submit(waiting.popleft()) for _ in range(min(ahead, len(waiting)))])
-        try:
-            for future in queue:
-                piece = pieces.pop(future.key)
-                self.claim.check()
-                if waiting:
-                    queue.add(submit(waiting.popleft()))
-                with self._guarded(_name_of(piece)):
-                    try:
-                        result = future.result()
-                    except KilledWorker:
-                        if isinstance(piece, ChunkTask):
-                            raise
-                        suspects += piece
-                        continue
-                yield piece, result
-        finally:
-            self.client.cancel(queue.futures)
-        # Workers died over some batches, at times innocent ones that lay beside the culprit: with
-        # nothing else under way each image answers for itself.
-        for item in suspects:
+        self, batches: list[list[Item]], arguments: tuple[Any, ...]
+    ) -> Iterator[tuple[list[Item], BatchResult]]:
+        """(batch, what became of it) as they come."""
+        ahead = tasks_ahead(self.client)
+        for batch, future in completed_batches(
+            self.client, process_batch, batches, arguments, ahead
+        ):
             self.claim.check()
-            with self._guarded(item.pair.name):
+            with Guard(self.location, f"{batch[0].pair.name} … {batch[-1].pair.name}"):
                 try:
-                    result = submit([item]).result()
+                    result = future.result()
                 except KilledWorker:
-                    result = _deadly(item)
-            yield [item], result
-
-    def _guarded(self, what: str) -> _Guard:
-        return _Guard(self.location, what)
+                    result = deadly(batch[0].pair.name)
+            yield batch, result
 
 
-def _deadly(item: Item) -> BatchResult:
+def tasks_ahead(client: Client) -> int:
+    """How many tasks to submit before the first is done."""
+    return max(TASKS_A_THREAD * max(sum(client.nthreads().values()), 1), LEAST_TASKS)
+
+
+def deadly(name: str) -> BatchResult:
+    """What becomes of an image over which workers die."""
     reason = (
         "workers died over it again and again: it needs more memory than they have, or crashes "
         "the backbone"
     )
-    return BatchResult(0, [Problem(item.pair.name, reason)], {})
+    return BatchResult(0, [Problem(name, reason)], {})
+
+
+def without_place(parameters: dict[str, Any]) -> dict[str, Any]:
+    """The parameters less where the network's file lies: it may move between two attempts."""
+    backbone = dict(parameters.get("backbone", {}))
+    if "weights_sha256" in backbone:
+        backbone.pop("path", None)
+    return parameters | {"backbone": backbone}
 
 
 class Claim:
@@ -282,52 +261,8 @@ class Claim:
             )
 
 
-class _Guard:
-    """Turns what the machine does to an ingest into an error that says how to go on."""
-
-    def __init__(self, location: Location, what: str) -> None:
-        self.location, self.what = location, what
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
-        if isinstance(error, KilledWorker):
-            raise IngestError(
-                f"workers died again and again over {self.what}: give them more memory, or a "
-                "smaller side (--side), and go on with resume=True (--resume)"
-            ) from error
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise IngestError(
-                f"no space is left at {self.location}: what is done is kept; make room and go on "
-                "with resume=True (--resume)"
-            ) from error
-
-
-def _name_of(piece: Any) -> str:
-    if isinstance(piece, ChunkTask):
-        return f"chunk {piece.key}"
-    return f"{piece[0].pair.name} … {piece[-1].pair.name}"
-
-
 def run_chunk(task: ChunkTask, location: Location) -> None:
     task.run(location)
-
-
-class _Meter:
-    """Counts what is done and tells the listener, with the rate of this run."""
-
-    def __init__(self, listener: Listener, phase: str, total: int, done: int = 0) -> None:
-        self.listener, self.phase, self.total = listener, phase, total
-        self.done = self.begun = done
-        self.start = time.perf_counter()
-        self(0, 0)
-
-    def __call__(self, more: int, skipped: int) -> None:
-        self.done += more
-        elapsed = max(time.perf_counter() - self.start, 1e-9)
-        rate = (self.done - self.begun) / elapsed
-        self.listener(Progress(self.phase, self.done, self.total, skipped, rate))
 
 
 def complaint(problems: Sequence[Problem], kept: int | None) -> str:

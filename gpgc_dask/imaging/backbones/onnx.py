@@ -116,6 +116,7 @@ class OnnxFile(Backbone):
     def provenance(self) -> dict[str, Any]:
         return {
             "name": Path(self.path).name,
+            "path": str(Path(self.path).absolute()),
             "layers": list(self.layers),
             "side": self.side,
             "mean": list(self.mean),

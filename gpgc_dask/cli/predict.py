@@ -1,0 +1,112 @@
+"""``gpgc predict``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from gpgc_dask.cli.console import listing, print_json, print_out, time_text
+from gpgc_dask.cli.displays import Display
+from gpgc_dask.cli.ingest import OnError
+from gpgc_dask.cli.options import (
+    RUNNING,
+    Json,
+    Overwrite,
+    Resume,
+    Scheduler,
+    Workers,
+    check_choice,
+    check_output,
+)
+from gpgc_dask.cluster import connected
+from gpgc_dask.imaging import PredictReport, predict_masks
+from gpgc_dask.persistence import load
+
+__all__ = ["EXAMPLE", "predict"]
+
+EXAMPLE = (
+    "Examples:\n\n"
+    "gpgc predict model.zarr photos/ -o predicted/\n\n"
+    "gpgc predict model.zarr horse.jpg -o predicted/ --probability probability/ --std std/"
+)
+
+
+def predict(
+    model: Annotated[str, typer.Argument(help="The model, as gpgc fit made it.")],
+    images: Annotated[str, typer.Argument(help="Folder of photos, with subfolders, or one photo.")],
+    *,
+    out: Annotated[str, typer.Option("--out", "-o", help="Folder of the masks.")],
+    probability: Annotated[
+        str | None,
+        typer.Option(
+            help="Folder for the foreground's probability (of several classes, the predicted "
+            "one's): 16-bit PNGs, 65535 is 1."
+        ),
+    ] = None,
+    std: Annotated[
+        str | None,
+        typer.Option(
+            help="Folder for the posterior standard deviation of f: TIFFs of 32-bit floats."
+        ),
+    ] = None,
+    backbone: Annotated[
+        str | None,
+        typer.Option(help="FILE.onnx: where the model's network lies now, if it has moved."),
+    ] = None,
+    on_error: Annotated[
+        OnError,
+        typer.Option(
+            help="A photo that cannot be used: stop, or leave it out and list it.",
+            rich_help_panel=RUNNING,
+        ),
+    ] = OnError.RAISE,
+    resume: Resume = False,
+    overwrite: Overwrite = False,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
+    json: Json = False,
+) -> None:
+    """Draw masks of new photos with a model: PNGs named after the photos, at their own size.
+
+    The model knows how its features are made; the photos need no masks. Masks are written as they
+    are done: after a crash or Ctrl-C, the same command with --resume goes on. Runs on one process
+    a core by default.
+    """
+    check_choice(resume=resume, overwrite=overwrite)
+    check_choice(workers=workers, scheduler=scheduler)
+    check_output(out, probability, std)
+    with Display() as display:
+        report = predict_masks(
+            load(model),
+            images,
+            out,
+            probability=probability,
+            std=std,
+            backbone=backbone,
+            resume=resume,
+            overwrite=overwrite,
+            on_error=on_error.value,
+            progress=display.work,
+            client=connected(scheduler, workers),
+        )
+    if json:
+        print_json(asdict(report))
+    else:
+        _show(report)
+
+
+def _show(report: PredictReport) -> None:
+    earlier = f", {report.resumed:,} of them by an earlier run" if report.resumed else ""
+    print_out(
+        f"[bold]{escape(report.target)}[/bold]: masks of {report.images:,} images{earlier}, "
+        f"in {time_text(report.elapsed)}"
+    )
+    for folder, told in ((report.probability, "probabilities"), (report.std, "deviations")):
+        if folder is not None:
+            print_out(f"[bold]{escape(folder)}[/bold]: {told}")
+    if report.skipped:
+        rows = [(problem.name, problem.reason) for problem in report.skipped]
+        print_out(listing(f"{len(rows):,} files skipped", ["file", "why"], rows))

@@ -1,0 +1,51 @@
+"""``gpgc report``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from dask.utils import format_bytes
+from rich.markup import escape
+
+from gpgc_dask.cli.console import note, print_json, print_out
+from gpgc_dask.cli.displays import Display
+from gpgc_dask.cli.options import Json, check_output
+from gpgc_dask.dataset import open_dataset
+from gpgc_dask.persistence import load
+from gpgc_dask.report import write_report
+
+__all__ = ["EXAMPLE", "report"]
+
+EXAMPLE = "Example:\n\ngpgc report horses.zarr model.zarr -o report.html"
+
+
+def report(
+    data: Annotated[str, typer.Argument(help="The dataset that the model was fitted on.")],
+    model: Annotated[str, typer.Argument(help="The model, as gpgc fit made it.")],
+    *,
+    out: Annotated[
+        str, typer.Option("--out", "-o", help="The page: one HTML file, replaced if it is there.")
+    ] = "report.html",
+    title: Annotated[str | None, typer.Option(help="Default: the dataset's name.")] = None,
+    json: Json = False,
+) -> None:
+    """Show the images with their masks, the predictions made without them, and the numbers.
+
+    One file that opens in any browser from disk and loads nothing from elsewhere: how many masks
+    are suspect, distributions, and a gallery to sort, filter and mark images in.
+    """
+    check_output(out)
+    dataset, fitted = open_dataset(data), load(model)
+    with Display() as display:
+        found = write_report(dataset, fitted, out, title=title, progress=display.work)
+    if json:
+        print_json(asdict(found))
+        return
+    print_out(
+        f"[bold]{escape(found.path)}[/bold]: {found.suspect:,} of {found.images:,} masks are "
+        f"suspect ({format_bytes(found.bytes)})"
+    )
+    if found.gone:
+        note(f"{found.gone:,} photos are no longer where they were at ingest, or have changed")

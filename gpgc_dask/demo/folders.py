@@ -1,0 +1,81 @@
+"""A set of scenes as folders of photos and masks, some of the masks spoilt."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from PIL import Image
+
+from gpgc_dask.arrays import Mask
+from gpgc_dask.demo.scenes import draw_scene
+from gpgc_dask.demo.spoiling import SPOILERS, spoil
+from gpgc_dask.imaging.meter import Listener, Meter
+
+__all__ = ["write_set"]
+
+FOLDERS = ("images", "masks", "truth")
+JPEG_QUALITY = 92
+
+
+def write_set(
+    folder: Path,
+    n: int = 200,
+    spoilt: float = 1 / 3,
+    seed: int = 0,
+    progress: Listener | None = None,
+) -> pd.DataFrame:
+    """Draw n scenes, and spoil the masks of a share of them in all ways alike often.
+
+    folder : gets images/NAME.jpg, masks/NAME.png and truth/NAME.png (0 and 255), and spoilt.csv
+    progress : called with a :class:`~gpgc_dask.imaging.meter.Progress` for every photo
+
+    Returns what spoilt.csv says: ``image``, a photo's file name, and ``kind``, in which way its
+    mask is spoilt, "" where it is not.
+    """
+    if n < 2 or not 0 <= spoilt <= 1:
+        raise ValueError(f"n must be 2 or more and spoilt in 0 … 1, got {n} and {spoilt}")
+    if any((folder / name).exists() for name in FOLDERS):
+        raise FileExistsError(f"{folder} holds images already: choose another folder or remove it")
+    for name in FOLDERS:
+        (folder / name).mkdir(parents=True)
+    rng = np.random.default_rng(seed)
+    names = [f"scene_{number:0{max(len(str(n - 1)), 3)}d}" for number in range(n)]
+    masks, others = _write_photos(folder, names, rng, Meter(progress, "drawing", n))
+    kinds = _choose_kinds(n, round(n * spoilt), rng)
+    for number, (name, kind) in enumerate(zip(names, kinds, strict=True)):
+        mask = masks[number]
+        if kind:
+            strangers = masks[:number] + masks[number + 1 :]
+            mask = spoil(kind, mask, others[number], strangers, rng)
+        _save(mask, folder / f"masks/{name}.png")
+    table = pd.DataFrame({"image": [f"{name}.jpg" for name in names], "kind": kinds})
+    table.to_csv(folder / "spoilt.csv", index=False, lineterminator="\n")
+    return table
+
+
+def _write_photos(
+    folder: Path, names: list[str], rng: np.random.Generator, meter: Meter
+) -> tuple[list[Mask], list[Mask]]:
+    """Photos and true masks; (masks (h, w) of the objects, masks of the other things)."""
+    masks, others = [], []
+    for name, own_seed in zip(names, rng.integers(1 << 62, size=len(names)).tolist(), strict=True):
+        scene = draw_scene(own_seed)
+        Image.fromarray(scene.photo).save(folder / f"images/{name}.jpg", quality=JPEG_QUALITY)
+        _save(scene.mask, folder / f"truth/{name}.png")
+        masks.append(scene.mask)
+        others.append(scene.other)
+        meter(1, 0)
+    return masks, others
+
+
+def _choose_kinds(n: int, spoilt: int, rng: np.random.Generator) -> list[str]:
+    """n kinds in random order, "" for n − spoilt of them, the others in equal numbers."""
+    ways = rng.permutation(list(SPOILERS)).tolist()
+    kinds = [ways[number % len(ways)] if number < spoilt else "" for number in range(n)]
+    return rng.permutation(kinds).tolist()
+
+
+def _save(mask: Mask, path: Path) -> None:
+    Image.fromarray(mask * np.uint8(255)).save(path)

@@ -1,0 +1,266 @@
+"""From a model and a folder of photos to masks at the photos' own size."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any
+
+import dask
+import numpy as np
+from distributed import Client, KilledWorker
+from sklearn.utils.validation import check_is_fitted
+
+from gpgc_dask.arrays import Array, Labels
+from gpgc_dask.cluster import is_inside
+from gpgc_dask.decisions import likelihood_logits, to_labels, to_probabilities
+from gpgc_dask.imaging.backbones import BackboneLike, backbone_of
+from gpgc_dask.imaging.errors import IngestError, InputError, Problem, told
+from gpgc_dask.imaging.extract import Recipe, describe
+from gpgc_dask.imaging.files import printable
+from gpgc_dask.imaging.meter import Listener, Meter
+from gpgc_dask.imaging.outputs import (
+    Job,
+    check_absent,
+    clear,
+    find_jobs,
+    output_folders,
+)
+from gpgc_dask.imaging.painting import encoded, mask_values, paint
+from gpgc_dask.imaging.photos import hush
+from gpgc_dask.imaging.queue import Guard, completed_batches, entered
+from gpgc_dask.imaging.work import (
+    IMAGES_A_TASK,
+    BatchResult,
+    OnError,
+    complaint,
+    deadly,
+    tasks_ahead,
+)
+from gpgc_dask.oracle.numpy import NumpyOracle
+from gpgc_dask.process import keep_freed_memory, one_blas_thread
+from gpgc_dask.storage import write_whole
+
+__all__ = ["PredictReport", "predict_masks"]
+
+FULL_SCALE = 65535
+"""What stands for probability 1 in a picture of 16 bits."""
+
+
+@dataclass(frozen=True)
+class PredictReport:
+    """What a prediction has made, and what it took.
+
+    images : photos that have their pictures;  resumed : those that an earlier run had done
+    elapsed : seconds of this run, by the clock
+    """
+
+    target: str
+    images: int
+    skipped: list[Problem]
+    probability: str | None = None
+    std: str | None = None
+    resumed: int = 0
+    elapsed: float = 0.0
+
+
+def predict_masks(
+    model: Any,
+    images: str | PathLike[str],
+    target: str | PathLike[str],
+    *,
+    probability: str | PathLike[str] | None = None,
+    std: str | PathLike[str] | None = None,
+    backbone: BackboneLike | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    on_error: OnError = "raise",
+    progress: Listener | None = None,
+    client: Client | AbstractContextManager[Client] | None = None,
+) -> PredictReport:
+    """Masks of photos by a model that was fitted on a dataset: PNGs at the photos' own size.
+
+    Pictures are named after their photos and written as they are done: after a kill, the same call
+    with ``resume=True`` goes on.
+
+    Parameters
+    ----------
+    model : a fitted ``GPGC`` or ``GP``, as ``load`` gives it
+    images : a folder of photos, with subfolders, or one photo
+    target : folder of the masks, with the values of the classes in the masks of the fit (0 and 255)
+    probability : folder for the probability of the foreground, of several classes of the one
+        predicted, as 16-bit PNGs: 65535 is 1
+    std : folder for the posterior standard deviation of f, as TIFFs of 32-bit floats
+    backbone : where the model's ONNX file lies now, or the Python callable it was fitted with
+    resume : photos whose pictures are all there, of whatever model, are left as they are
+    overwrite : pictures that are there are removed, then made anew
+    on_error : "raise" stops at a photo that cannot be used, "skip" leaves it out and lists it
+    progress : called with a :class:`~gpgc_dask.imaging.meter.Progress` now and then
+    client : a Dask client, or a context that gives one and is entered when there is work to do;
+        default the active client, else threads of this process
+    """
+    start = time.perf_counter()
+    if resume and overwrite:
+        raise ValueError("resume goes on with what is there and overwrite discards it: choose one")
+    if on_error not in ("raise", "skip"):
+        raise ValueError(f'on_error must be "raise" or "skip", got {on_error!r}')
+    folders = output_folders(mask=target, probability=probability, std=std)
+    predictor = Predictor.of(model, backbone, with_variance=len(folders) > 1)
+    jobs = find_jobs(images, folders)
+    todo = [job for job in jobs if not job.is_done] if resume else jobs
+    if not (resume or overwrite):
+        check_absent(jobs)
+    problems: list[Problem] = []
+    if todo:
+        with entered(client) as cluster:
+            clear(todo, finished=overwrite)
+            problems = _run(cluster, predictor, todo, len(jobs), on_error, progress)
+    if len(problems) == len(jobs):
+        raise IngestError("none of the images could be used:\n" + told(problems), problems)
+    return PredictReport(
+        target=str(folders["mask"]),
+        images=len(jobs) - len(problems),
+        skipped=sorted(problems, key=lambda problem: problem.name),
+        probability=None if probability is None else str(folders["probability"]),
+        std=None if std is None else str(folders["std"]),
+        resumed=len(jobs) - len(todo),
+        elapsed=time.perf_counter() - start,
+    )
+
+
+# -- on the workers ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """What workers need of a model, and no more: it travels to each of them once.
+
+    coef : (k,), or (k, classes) for more than two, posterior mean of the weights
+    classes : (classes,) class numbers;  values : what stands for each number in a mask
+    noise : ε̄², the typical noise variance
+    factor : (k, k) T with posterior covariance TᵀT; None where only masks are asked for
+    """
+
+    recipe: Recipe
+    coef: Array
+    classes: Labels
+    values: Labels
+    noise: float
+    factor: Array | None
+
+    @classmethod
+    def of(cls, model: Any, backbone: BackboneLike | None, *, with_variance: bool) -> Predictor:
+        check_is_fitted(model)
+        origin = getattr(model, "dataset_", {})
+        if not {"class_values", "backbone", "recipe"} <= origin.keys():
+            raise ValueError(
+                "this model was fitted on arrays and knows of no photos: compute their features as "
+                "for the fit and call model.predict(X) in Python, or fit one on a dataset made by "
+                "gpgc ingest"
+            )
+        values = mask_values(origin["class_values"])
+        if not np.isin(model.classes_, np.arange(values.size)).all():
+            raise ValueError(
+                "this model was fitted with labels that are not the dataset's, so masks have no "
+                "values for them: call model.predict and imaging.paint in Python"
+            )
+        return cls(
+            Recipe(backbone_of(origin["backbone"], backbone), **origin["recipe"]),
+            model.coef_[0] if len(model.coef_) == 1 else model.coef_.T,
+            model.classes_.astype(np.intp),
+            values,
+            model.typical_noise_,
+            model.covariance_factor_ if with_variance else None,
+        )
+
+    def run(self, job: Job) -> None:
+        """Describe a photo and write its pictures, each whole or not at all."""
+        described = describe(job.photo, self.recipe)
+        features, size = described.features, described.orientation
+        if features.shape[1] != len(self.coef):
+            raise ValueError(
+                f"the backbone gives {features.shape[1]} features, but the model was fitted with "
+                f"{len(self.coef)}: pass the backbone of the model's dataset"
+            )
+        for kind, values in self._values(NumpyOracle(features)):
+            if kind in job.pictures:
+                painted = paint(described.segments, values, size.height, size.width)
+                write_whole(job.pictures[kind], encoded(painted))
+
+    def _values(self, oracle: NumpyOracle) -> Iterator[tuple[str, Labels]]:
+        """(kind of picture, (n,) value of each superpixel)."""
+        mean = oracle.matvec(self.coef)
+        yield "mask", self.values[to_labels(mean, self.classes)]
+        if self.factor is None:
+            return
+        std = np.sqrt(oracle.variance(self.factor))
+        yield "std", std.astype(np.float32)
+        shares = to_probabilities(likelihood_logits(mean, std, self.noise), self.classes.size)
+        chosen = shares[:, 1] if self.values.size == 2 else shares.max(1)
+        yield "probability", np.round(chosen * FULL_SCALE).astype(np.uint16)
+
+
+def _itself(predictor: Predictor) -> Predictor:
+    return predictor
+
+
+def predict_batch(jobs: Sequence[Job], predictor: Predictor) -> BatchResult:
+    """Do some photos. Runs on a worker."""
+    keep_freed_memory()
+    hush()
+    problems = []
+    for job in jobs:
+        try:
+            predictor.run(job)
+        except InputError as error:
+            problems.append(Problem(printable(job.name), str(error)))
+        except Exception as error:
+            error.add_note(f"while working on {printable(job.photo)}")
+            raise
+    return BatchResult(len(jobs) - len(problems), problems, {})
+
+
+# -- on the driver -----------------------------------------------------------------------------
+
+
+def _run(
+    client: Client,
+    predictor: Predictor,
+    todo: list[Job],
+    total: int,
+    on_error: OnError,
+    progress: Listener | None,
+) -> list[Problem]:
+    """Do the jobs; photos that could not be used."""
+    done = total - len(todo)
+    meter = Meter(progress, "images", total, done)
+    problems: list[Problem] = []
+    limited = one_blas_thread() if is_inside(client) else nullcontext()
+    with limited:
+        for batch, result in _results(client, predictor, todo):
+            done += result.images
+            problems += result.problems
+            if result.problems and on_error == "raise":
+                raise IngestError(complaint(result.problems, done), result.problems)
+            meter(len(batch), len(problems))
+    return problems
+
+
+def _results(
+    client: Client, predictor: Predictor, todo: list[Job]
+) -> Iterator[tuple[list[Job], BatchResult]]:
+    batches = [todo[i : i + IMAGES_A_TASK] for i in range(0, len(todo), IMAGES_A_TASK)]
+    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}):
+        # A task and not scattered: it is done again where the only worker that held it has died.
+        sent = client.submit(_itself, predictor, pure=False)
+    ahead = tasks_ahead(client)
+    for batch, future in completed_batches(client, predict_batch, batches, (sent,), ahead):
+        with Guard(batch[0].pictures["mask"].parent, batch[0].name):
+            try:
+                result = future.result()
+            except KilledWorker:
+                result = deadly(printable(batch[0].name))
+        yield batch, result

@@ -1,0 +1,329 @@
+"use strict";
+// The gallery draws only what is in view: thousands of images cost no more than a screenful.
+(() => {
+  const $ = (id) => document.getElementById(id);
+  const data = JSON.parse($("data").textContent);
+  const images = data.images;
+  const twoClasses = data.classes.length === 2;
+  const PALETTE = [[0, 0, 0], [255, 140, 0], [0, 163, 224], [80, 200, 120], [200, 80, 200], [240, 220, 60],
+    [120, 120, 255], [255, 110, 110], [0, 200, 190], [170, 120, 60], [150, 200, 60], [255, 150, 220]];
+  const GIVEN = [255, 140, 0], PREDICTED = [0, 163, 224], DIFFER = [255, 43, 214], NONE = 255;
+  const GAP = 14, NARROWEST = 400, MARGIN_ROWS = 2;
+
+  // -- what is known of an image ---------------------------------------------------------------
+  let threshold = data.threshold;
+  const isSuspect = (image) => !(image.agreement >= threshold);
+  const number = (value, digits) => value === null ? "–" : value.toFixed(digits);
+  const short = (value) => value === null ? "–" : Number(value.toPrecision(3)).toString();
+  const chunks = new Map();
+  function picture(image) {
+    const index = image.rank - 1, part = Math.floor(index / data.chunk);
+    if (!chunks.has(part)) {
+      const holder = $("pictures-" + part);
+      chunks.set(part, holder ? JSON.parse(holder.textContent) : []);
+    }
+    return chunks.get(part)[index % data.chunk] || null;
+  }
+
+  // -- marks: kept in this browser, for this dataset -------------------------------------------
+  const store = "gpgc-marks-" + data.key;
+  let marks = new Set();
+  try { marks = new Set(JSON.parse(localStorage.getItem(store) || "[]")); } catch { /* not kept */ }
+  function toggleMark(image) {
+    if (!marks.delete(image.image)) marks.add(image.image);
+    try { localStorage.setItem(store, JSON.stringify([...marks])); } catch { /* not kept */ }
+    tellMarks();
+  }
+  function tellMarks() {
+    const n = images.filter((image) => marks.has(image.image)).length;
+    $("save").disabled = n === 0;
+    $("save").textContent = n ? `Save list of marked (${n})` : "Save list of marked";
+  }
+  function saveMarks() {
+    const names = images.filter((image) => marks.has(image.image)).map((image) => image.image + "\n");
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob(names, { type: "text/plain" }));
+    link.download = "marked.txt";
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  }
+
+  // -- drawing ---------------------------------------------------------------------------------
+  const load = (type, base64) => new Promise((resolve, reject) => {
+    const image = new Image();
+    image.onload = () => resolve(image);
+    image.onerror = reject;
+    image.src = `data:image/${type};base64,${base64}`;
+  });
+  const decoded = new Map();
+  function decode(image) {
+    const known = decoded.get(image.rank);
+    if (known) return known;
+    const packed = picture(image);
+    if (!packed) return null;
+    const made = Promise.all([load("jpeg", packed[2]), load("png", packed[3])]).then(([photo, labels]) => {
+      const canvas = new OffscreenCanvas(packed[0], packed[1]);
+      const context = canvas.getContext("2d", { willReadFrequently: true });
+      context.drawImage(labels, 0, 0);
+      return { photo, labels: context.getImageData(0, 0, packed[0], packed[1]).data, width: packed[0], height: packed[1] };
+    });
+    decoded.set(image.rank, made);
+    if (decoded.size > 120) decoded.delete(decoded.keys().next().value);
+    return made;
+  }
+  // Colour of a pixel by its given and predicted class; null leaves the photo as it is.
+  const paints = {
+    photo: () => null,
+    given: (given) => given === 0 || given === NONE ? null : twoClasses ? GIVEN : PALETTE[given % 12],
+    predicted: (_, predicted) => predicted === 0 ? null : twoClasses ? PREDICTED : PALETTE[predicted % 12],
+    differ: (given, predicted) => given === predicted || given === NONE ? null
+      : !twoClasses ? DIFFER : given === 1 ? GIVEN : PREDICTED,
+  };
+  function draw(canvas, parts, kind) {
+    const { photo, labels, width, height } = parts;
+    canvas.width = width;
+    canvas.height = height;
+    const context = canvas.getContext("2d");
+    if (kind === "differ") context.filter = "grayscale(1) brightness(0.75)";
+    context.drawImage(photo, 0, 0, width, height);
+    context.filter = "none";
+    if (kind === "photo") return;
+    const pixels = context.getImageData(0, 0, width, height);
+    const out = pixels.data, paint = paints[kind];
+    const colours = new Array(width * height);
+    for (let i = 0; i < colours.length; i++) colours[i] = paint(labels[4 * i], labels[4 * i + 1]);
+    for (let y = 0; y < height; y++) {
+      for (let x = 0; x < width; x++) {
+        const i = y * width + x, colour = colours[i];
+        if (!colour) continue;
+        const edge = (x > 0 && colours[i - 1] !== colour) || (x < width - 1 && colours[i + 1] !== colour)
+          || (y > 0 && colours[i - width] !== colour) || (y < height - 1 && colours[i + width] !== colour);
+        const share = edge ? 0.95 : kind === "differ" ? 0.65 : 0.4;
+        for (let c = 0; c < 3; c++) out[4 * i + c] = (1 - share) * out[4 * i + c] + share * colour[c];
+      }
+    }
+    context.putImageData(pixels, 0, 0);
+  }
+  function element(tag, css, text) {
+    const made = document.createElement(tag);
+    if (css) made.className = css;
+    if (text !== undefined) made.textContent = text;
+    return made;
+  }
+  const TOLD = { photo: "photo", given: "given mask", predicted: "prediction", differ: "where they differ" };
+  function panel(image, kind) {
+    const holder = element("span", "panel", TOLD[kind]), frame = element("div");
+    const canvas = element("canvas");
+    canvas.setAttribute("role", "img");
+    canvas.setAttribute("aria-label", `${TOLD[kind]}: ${image.image}`);
+    frame.append(canvas);
+    holder.prepend(frame);
+    const parts = decode(image);
+    if (parts) parts.then((found) => draw(canvas, found, kind)).catch(() => frame.append("picture damaged"));
+    else frame.append("no picture");
+    return holder;
+  }
+  function confidenceBar(image) {
+    const bar = element("span", "confidence"), fill = element("i");
+    fill.style.width = `${100 * (image.confidence || 0)}%`;
+    bar.append(fill);
+    bar.title = `confidence ${number(image.confidence, 2)}: more reliable than this share of the images`;
+    return bar;
+  }
+  function numbers(image) {
+    const line = element("span", "numbers");
+    const pair = (name, value) => {
+      const told = element("span", "", `${name} `);
+      told.append(element("b", "", value));
+      line.append(told, " ");
+    };
+    pair("agreement", number(image.agreement, 2));
+    if (data.confidence) pair("confidence", number(image.confidence, 2));
+    pair("noise", short(image.noise_variance));
+    return line;
+  }
+
+  const flags = (image) => image.flags.map((flag) => element("span", "flag", `⚑ ${flag}`));
+
+  // -- the gallery -----------------------------------------------------------------------------
+  const gallery = $("gallery");
+  let shown = [], columns = 1, cardWidth = 0, rowHeight = 0;
+  const cards = new Map();
+  function makeCard(index) {
+    const image = shown[index];
+    const item = element("div", "item"), card = element("button", "card");
+    item.setAttribute("role", "listitem");
+    item.setAttribute("aria-posinset", index + 1);
+    item.setAttribute("aria-setsize", shown.length);
+    card.type = "button";
+    card.dataset.index = index;
+    card.setAttribute("aria-label", `${image.image}, rank ${image.rank} of ${images.length}, `
+      + `agreement ${number(image.agreement, 2)}${image.flags.map((flag) => ", " + flag).join("")}. Enlarge`);
+    card.classList.toggle("suspect", isSuspect(image));
+    card.classList.toggle("marked", marks.has(image.image));
+    const head = element("span", "row"), file = element("span", "file", image.image);
+    file.title = image.image;
+    head.append(file, ...flags(image), element("span", "rank", `#${image.rank}`));
+    const panels = element("span", "panels");
+    panels.append(panel(image, "given"), panel(image, "predicted"), panel(image, "differ"));
+    card.append(head, panels);
+    if (data.confidence) card.append(confidenceBar(image));
+    card.append(numbers(image));
+    item.append(card);
+    return item;
+  }
+  function layout() {
+    const width = gallery.clientWidth;
+    columns = Math.max(Math.floor((width + GAP) / (Math.min(NARROWEST, width) + GAP)), 1);
+    cardWidth = (width - GAP * (columns - 1)) / columns;
+    rowHeight = Math.round((cardWidth - 36) / 3 * 0.75) + 118 + GAP;
+    gallery.style.height = `${Math.ceil(shown.length / columns) * rowHeight}px`;
+    clear();
+    update();
+  }
+  function clear() {
+    for (const item of cards.values()) item.remove();
+    cards.clear();
+  }
+  function update() {
+    const top = -gallery.getBoundingClientRect().top;
+    const first = Math.max(Math.floor(top / rowHeight) - MARGIN_ROWS, 0) * columns;
+    const last = Math.min((Math.ceil((top + innerHeight) / rowHeight) + MARGIN_ROWS) * columns, shown.length);
+    const focused = document.activeElement && document.activeElement.dataset ? Number(document.activeElement.dataset.index) : -1;
+    for (const [index, item] of cards) {
+      if ((index < first || index >= last) && index !== focused) { item.remove(); cards.delete(index); }
+    }
+    for (let index = first; index < last; index++) {
+      if (cards.has(index)) continue;
+      const item = makeCard(index);
+      item.style.width = `${cardWidth}px`;
+      item.style.height = `${rowHeight - GAP}px`;
+      item.style.transform = `translate(${(index % columns) * (cardWidth + GAP)}px, ${Math.floor(index / columns) * rowHeight}px)`;
+      cards.set(index, item);
+      // In the order of the images, so that Tab goes on to the next one.
+      let after = index + 1;
+      while (after < last && !cards.has(after)) after++;
+      gallery.insertBefore(item, after < last ? cards.get(after) : null);
+    }
+  }
+  function focusCard(index) {
+    if (index < 0 || index >= shown.length) return;
+    const top = gallery.getBoundingClientRect().top + scrollY + Math.floor(index / columns) * rowHeight;
+    const head = $("controls").offsetHeight;
+    if (top - head < scrollY || top + rowHeight > scrollY + innerHeight) scrollTo(0, top - head - GAP);
+    update();
+    const item = cards.get(index);
+    if (item) item.firstChild.focus({ preventScroll: true });
+  }
+
+  // -- sorting and filtering -------------------------------------------------------------------
+  const lowest = (value) => value === null ? -Infinity : value;
+  const orders = {
+    "agreement": (a, b) => a.rank - b.rank,
+    "-agreement": (a, b) => b.rank - a.rank,
+    "confidence": (a, b) => lowest(a.confidence) - lowest(b.confidence) || a.rank - b.rank,
+    "-confidence": (a, b) => lowest(b.confidence) - lowest(a.confidence) || b.rank - a.rank,
+    "image": (a, b) => a.image < b.image ? -1 : a.image > b.image ? 1 : 0,
+  };
+  function passes(image, kind) {
+    if (kind.startsWith("flag:")) return image.flags.includes(kind.slice(5));
+    return { all: true, suspect: isSuspect(image), fine: !isSuspect(image), flagged: image.flags.length > 0,
+      marked: marks.has(image.image) }[kind];
+  }
+  function refresh() {
+    const kind = $("show").value, text = $("search").value.toLowerCase();
+    shown = images.filter((image) => passes(image, kind) && image.image.toLowerCase().includes(text));
+    shown.sort(orders[$("sort").value]);
+    $("count").textContent = shown.length === images.length ? `${images.length.toLocaleString("en")} images`
+      : `${shown.length.toLocaleString("en")} of ${images.length.toLocaleString("en")} images`;
+    $("nothing").hidden = shown.length > 0;
+    layout();
+  }
+  function moveThreshold() {
+    threshold = Number($("threshold").value);
+    $("threshold-told").textContent = threshold.toFixed(2);
+    $("suspect-count").textContent = images.filter(isSuspect).length.toLocaleString("en");
+    for (const bar of document.querySelectorAll("#chart-agreement .bar")) {
+      bar.classList.toggle("suspect", (Number(bar.dataset.low) + Number(bar.dataset.high)) / 2 < threshold);
+    }
+  }
+
+  // -- one image, large ------------------------------------------------------------------------
+  const dialog = $("large");
+  let current = -1;
+  function enlarge(index) {
+    if (index < 0 || index >= shown.length) return;
+    current = index;
+    const image = shown[index], body = $("large-body");
+    $("large-name").textContent = `${image.image}  #${image.rank} of ${images.length.toLocaleString("en")}`;
+    const panels = element("div", "large-panels");
+    for (const kind of ["photo", "given", "predicted", "differ"]) panels.append(panel(image, kind));
+    body.replaceChildren(panels);
+    if (data.confidence) body.append(confidenceBar(image));
+    body.append(numbers(image), ...flags(image));
+    $("previous").disabled = index === 0;
+    $("next").disabled = index === shown.length - 1;
+    $("mark").textContent = marks.has(image.image) ? "Unmark" : "Mark";
+    if (!dialog.open) dialog.showModal();
+  }
+  function markAt(index) {
+    toggleMark(shown[index]);
+    const item = cards.get(index);
+    if (item) item.firstChild.classList.toggle("marked", marks.has(shown[index].image));
+    if (dialog.open) $("mark").textContent = marks.has(shown[index].image) ? "Unmark" : "Mark";
+  }
+
+  // -- events ----------------------------------------------------------------------------------
+  gallery.addEventListener("click", (event) => {
+    const card = event.target.closest(".card");
+    if (card) enlarge(Number(card.dataset.index));
+  });
+  gallery.addEventListener("keydown", (event) => {
+    const card = event.target.closest(".card");
+    if (!card || event.ctrlKey || event.metaKey || event.altKey) return;
+    const index = Number(card.dataset.index);
+    const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: columns, ArrowUp: -columns };
+    const target = event.key in steps ? index + steps[event.key]
+      : event.key === "Home" ? 0 : event.key === "End" ? shown.length - 1 : null;
+    if (event.key === "m") markAt(index);
+    else if (target !== null) focusCard(target);
+    else return;
+    event.preventDefault();
+  });
+  dialog.addEventListener("keydown", (event) => {
+    if (event.key === "ArrowRight") enlarge(current + 1);
+    else if (event.key === "ArrowLeft") enlarge(current - 1);
+    else if (event.key === "m") markAt(current);
+  });
+  dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
+  dialog.addEventListener("close", () => focusCard(current));
+  $("previous").addEventListener("click", () => enlarge(current - 1));
+  $("next").addEventListener("click", () => enlarge(current + 1));
+  $("mark").addEventListener("click", () => markAt(current));
+  $("close").addEventListener("click", () => dialog.close());
+  $("save").addEventListener("click", saveMarks);
+  $("reset").addEventListener("click", () => { $("show").value = "all"; $("search").value = ""; refresh(); });
+  $("controls").addEventListener("submit", (event) => event.preventDefault());
+  for (const id of ["sort", "show"]) $(id).addEventListener("change", refresh);
+  $("search").addEventListener("input", refresh);
+  $("threshold").addEventListener("input", moveThreshold);
+  $("threshold").addEventListener("change", refresh);
+  let waiting = false;
+  addEventListener("scroll", () => {
+    if (waiting) return;
+    waiting = true;
+    requestAnimationFrame(() => { waiting = false; update(); });
+  }, { passive: true });
+  let width = 0;
+  new ResizeObserver(() => {
+    if (gallery.clientWidth !== width) { width = gallery.clientWidth; layout(); }
+  }).observe(gallery);
+  addEventListener("resize", update);
+  document.querySelectorAll(".legend i[class^=class-]").forEach((swatch) => {
+    const [red, green, blue] = PALETTE[Number(swatch.className.slice(6)) % 12];
+    swatch.style.background = `rgb(${red} ${green} ${blue})`;
+  });
+  moveThreshold();
+  tellMarks();
+  refresh();
+})();

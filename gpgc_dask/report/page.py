@@ -1,0 +1,212 @@
+"""The page: numbers, charts and pictures put into a template that loads nothing from elsewhere."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from importlib.metadata import version
+from importlib.resources import files
+from os import PathLike
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+import numpy as np
+import pandas as pd
+import xarray as xr
+from markupsafe import Markup
+
+from gpgc_dask.imaging.work import Progress
+from gpgc_dask.progress import decades_to_go
+from gpgc_dask.ranking import SUSPECT_BELOW, is_suspect, predict_and_review, rank, records
+from gpgc_dask.report.charts import bars, histogram, line
+from gpgc_dask.report.pictures import Picture, pictures, thumbnail_side
+from gpgc_dask.storage import write_whole
+
+if TYPE_CHECKING:
+    from gpgc_dask.estimators import _LinearGP
+
+__all__ = ["ReportSummary", "write_report"]
+
+MOST_PICTURES = 20_000
+"""The worst images have pictures; of a larger set the others are listed by their numbers."""
+
+CHUNK = 100
+"""Pictures that the page unpacks at a time."""
+
+
+@dataclass(frozen=True)
+class ReportSummary:
+    """What a report shows. ``gone``: photos that were no longer where they had been at ingest."""
+
+    path: str
+    images: int
+    suspect: int
+    pictures: int
+    gone: int
+    bytes: int
+
+
+def write_report(
+    dataset: xr.Dataset,
+    model: _LinearGP,
+    target: str | PathLike[str],
+    *,
+    title: str | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> ReportSummary:
+    """Write the report of a model on the dataset it was fitted on, as one HTML file.
+
+    One read of the features, and one of each photo and mask. The page holds small pictures, fewer
+    pixels each the more images there are, and runs no code but its own.
+    """
+    predicted, table = predict_and_review(model, dataset)
+    ranking = rank(table)
+    # What rank each photo has, and which photos have a picture.
+    place = pd.Series(ranking.index, index=ranking["image"])[table["image"]].to_numpy()
+    shown = np.flatnonzero(place < MOST_PICTURES)
+    made = _pictures(dataset, predicted, shown, progress)
+    packed: list[Any] = [None] * min(len(ranking), MOST_PICTURES)
+    for photo, picture in made.items():
+        packed[place[photo]] = [picture.width, picture.height, picture.photo, picture.labels]
+    name = title or PurePosixPath(str(dataset.encoding.get("source", "dataset"))).name
+    page = render(content(name, dataset, model, ranking), packed)
+    path = Path(target)
+    write_whole(path, page.encode())
+    return ReportSummary(
+        str(path),
+        len(ranking),
+        int(is_suspect(ranking).sum()),
+        len(made),
+        sum(picture.gone for picture in made.values()),
+        len(page.encode()),
+    )
+
+
+def _pictures(
+    dataset: xr.Dataset,
+    predicted: Any,
+    photos: Any,
+    progress: Callable[[Progress], None] | None,
+) -> dict[int, Picture]:
+    start = time.perf_counter()
+    made = {}
+    for photo, picture in pictures(dataset, predicted, photos, thumbnail_side(photos.size)):
+        made[photo] = picture
+        if progress is not None:
+            rate = len(made) / max(time.perf_counter() - start, 1e-9)
+            progress(Progress("pictures", len(made), photos.size, 0, rate))
+    return made
+
+
+def content(
+    title: str, dataset: xr.Dataset, model: _LinearGP, ranking: pd.DataFrame
+) -> dict[str, Any]:
+    """All that the page says, but for the pictures."""
+    suspect = int(is_suspect(ranking).sum())
+    return {
+        "title": title,
+        "images": len(ranking),
+        "suspect": suspect,
+        "threshold": SUSPECT_BELOW,
+        "classes": list(dataset.attrs["classes"]),
+        "ranking": records(ranking),
+        "flags": sorted({flag for text in ranking["flags"] for flag in text.split(";") if flag}),
+        "charts": _charts(model, ranking),
+        "facts": _facts(dataset, model),
+        "has_confidence": bool(ranking["confidence"].notna().any()),
+        "converged": bool(model.converged_),
+        "most_pictures": MOST_PICTURES,
+        "key": str(dataset.attrs.get("files_digest", title))[:16],
+    }
+
+
+def _charts(model: _LinearGP, ranking: pd.DataFrame) -> list[dict[str, Any]]:
+    agreement = ranking["agreement"].dropna().to_numpy()
+    noise = ranking["noise_variance"].dropna().to_numpy()
+    charts = [
+        {
+            "id": "agreement",
+            "title": "Agreement",
+            "told": "images by how far their mask agrees with a prediction made without them",
+            "svg": histogram(agreement, f"Histogram of the agreement of {agreement.size} images"),
+        }
+    ]
+    if np.ndim(model.noise_variance_):
+        told = f"Histogram of the noise variance of {noise.size} images, logarithmic"
+        charts.append(
+            {
+                "id": "noise",
+                "title": "Noise variance",
+                "told": "images by their learned noise; labels are ±1, so 1 is noise as large as "
+                "the labels",
+                "svg": histogram(noise, told, logarithmic=True),
+            }
+        )
+    reads = [entry["reads"] for entry in model.history_]
+    to_go = [decades_to_go(entry) for entry in model.history_]
+    charts += [
+        {
+            "id": "convergence",
+            "title": "Convergence",
+            "told": "what is still to be gained ÷ the tolerance, against reads of the data; done "
+            "at the line",
+            "svg": line(reads, to_go, f"The fit nears its tolerance in {model.n_reads_} reads"),
+        },
+        {
+            "id": "scales",
+            "title": "Feature scales",
+            "told": "learned prior deviation of the weights of each group of features, logarithmic",
+            "svg": bars(model.feature_scales_, "Learned scale of each group of features"),
+        },
+    ]
+    return charts
+
+
+def _facts(dataset: xr.Dataset, model: _LinearGP) -> list[tuple[str, str]]:
+    source: Mapping[str, Any] = dataset.attrs["source"]
+    reads = f"{model.n_iter_} iterations, {model.n_reads_} reads of the data"
+    return [
+        ("photos", str(source.get("images", ""))),
+        ("masks", str(source.get("masks") or source.get("coco", ""))),
+        (
+            "dataset",
+            f"{dataset.sizes['superpixel']:,} superpixels × {dataset.sizes['feature']:,} features "
+            f"({dataset.attrs['backbone']['name']})",
+        ),
+        ("model", f"{type(model).__name__}, log evidence {model.log_evidence_:,.1f}"),
+        ("fit", reads if model.converged_ else f"{reads}; not settled"),
+        ("superpixels that count as one", f"{model.redundancy_:.2f}"),
+        ("written", f"{datetime.now():%Y-%m-%d %H:%M} by gpgc_dask {version('gpgc_dask')}"),
+    ]
+
+
+def render(content: dict[str, Any], packed: list[Any]) -> str:
+    """The page of some :func:`content` and the pictures in the order of the ranks.
+
+    packed : [width, height, photo, labels] of each picture, see :class:`Picture`
+    """
+    place = files("gpgc_dask.report")
+    script, style = (place.joinpath(f"page.{kind}").read_text("utf-8") for kind in ("js", "css"))
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    template = environment.from_string(place.joinpath("page.html").read_text("utf-8"))
+    chunks = [packed[first : first + CHUNK] for first in range(0, len(packed), CHUNK)]
+    return template.render(
+        **content,
+        chunks=chunks,
+        chunk=CHUNK,
+        script=Markup(script),
+        style=Markup(style),
+        script_hash=_hash(script),
+        style_hash=_hash(style),
+        charts_svg={chart["id"]: Markup(chart["svg"]) for chart in content["charts"]},
+    )
+
+
+def _hash(text: str) -> str:
+    """As a Content-Security-Policy names what it lets run."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

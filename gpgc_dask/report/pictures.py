@@ -1,0 +1,176 @@
+"""Small pictures of every image for the page: the photo, its mask and what is predicted."""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+import os
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from PIL import Image
+
+from gpgc_dask.arrays import Index, Labels
+from gpgc_dask.dataset import text_values
+from gpgc_dask.imaging.coco import CocoMask, draw_mask, read_coco
+from gpgc_dask.imaging.errors import InputError
+from gpgc_dask.imaging.masks import Codes, MaskFormat, read_mask
+from gpgc_dask.imaging.painting import paint, rows_of
+from gpgc_dask.imaging.photos import Orientation, Pixels, hush, read_photo
+from gpgc_dask.imaging.superpixels import Segments, nearest_rows
+
+__all__ = ["Picture", "pictures", "thumbnail_side"]
+
+LARGEST_SIDE, SMALLEST_SIDE = 320, 80
+PAGE_BYTES = 40_000_000
+"""About what the pictures of a page may weigh; more images get smaller pictures."""
+
+PIXEL_BYTES = 0.4
+"""A photo's pixel as JPEG, in base64."""
+
+JPEG_QUALITY = 76
+
+GONE = (90, 90, 90)
+"""Colour of a photo that is no longer there."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A photo (JPEG) and its labels (PNG: red = given class, green = predicted), in base64."""
+
+    width: int
+    height: int
+    photo: str
+    labels: str
+    gone: bool
+    """Whether the photo's file could not be read any more."""
+
+
+def thumbnail_side(n: int) -> int:
+    """Longest side in pixels of each of n pictures, so that all fit into a page."""
+    side = math.sqrt(PAGE_BYTES / (PIXEL_BYTES * 0.75 * max(n, 1)))
+    return int(min(max(side, SMALLEST_SIDE), LARGEST_SIDE))
+
+
+@dataclass(frozen=True)
+class _Task:
+    """All that one picture is made of."""
+
+    image_path: str
+    mask: str | CocoMask | None
+    segments: Segments
+    given: Index
+    predicted: Index
+    height: int
+    width: int
+
+
+def pictures(
+    dataset: xr.Dataset, predicted: Index, photos: Index, side: int
+) -> Iterator[tuple[int, Picture]]:
+    """(photo, picture) of some of a dataset's photos, in the dataset's order; threads work ahead.
+
+    predicted : (N,) class numbers of the superpixels
+    """
+    fmt = MaskFormat.of_json(dataset.attrs["source"]["mask_format"])
+    hush()
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for numbers, tasks in _blocks(dataset, predicted, np.sort(photos)):
+            made = pool.map(lambda task: _picture(task, fmt, side), tasks)
+            yield from zip(numbers, made, strict=True)
+
+
+def _blocks(
+    dataset: xr.Dataset, predicted: Index, photos: Index
+) -> Iterator[tuple[list[int], list[_Task]]]:
+    """Tasks of the photos whose superpixel maps lie in one chunk: each is read once."""
+    image, label = dataset["image"].values, dataset["label"].values.astype(np.intp)
+    paths = text_values(dataset["image_path"])
+    sizes = {
+        name: dataset[name].values
+        for name in ("height", "width", "segment_height", "segment_width")
+    }
+    masks = _masks(dataset)
+    chunk = int(dataset["segments"].data.chunksize[0])
+    for first in np.unique(photos // chunk) * chunk:
+        numbers = photos[(photos >= first) & (photos < first + chunk)].tolist()
+        maps = dataset["segments"][first : first + chunk].values
+        tasks = []
+        for photo in numbers:
+            rows = rows_of(image, photo)
+            h, w = int(sizes["segment_height"][photo]), int(sizes["segment_width"][photo])
+            tasks.append(
+                _Task(
+                    paths[photo],
+                    masks[photo],
+                    maps[photo - first, :h, :w],
+                    label[rows],
+                    predicted[rows],
+                    int(sizes["height"][photo]),
+                    int(sizes["width"][photo]),
+                )
+            )
+        yield numbers, tasks
+
+
+def _masks(dataset: xr.Dataset) -> list[str | CocoMask | None]:
+    """Where each photo's mask is; None where the file that had it is gone."""
+    source: Mapping[str, Any] = dataset.attrs["source"]
+    if "coco" not in source:
+        return list(text_values(dataset["mask_path"]).tolist())
+    names = text_values(dataset["image_name"]).tolist()
+    try:
+        _, drawn = read_coco(
+            source["images"], source["coco"], source["categories"], with_empty=True
+        )
+    except (OSError, ValueError):
+        return [None] * len(names)
+    return [drawn.get(name) for name in names]
+
+
+def _picture(task: _Task, fmt: MaskFormat, side: int) -> Picture:
+    scale = min(side / max(task.height, task.width), 1.0)
+    h, w = (max(round(n * scale), 1) for n in (task.height, task.width))
+    given: Labels = paint(task.segments, task.given, h, w)
+    try:
+        photo = read_photo(task.image_path, side)
+        pixels, gone = photo.pixels, photo.pixels.shape[:2] != (h, w)
+        drawn = None if gone else _drawn(task.mask, fmt, photo.orientation)
+    except InputError:
+        gone, drawn = True, None
+    if gone:
+        pixels = np.full((h, w, 3), GONE, dtype=np.uint8)
+    if drawn is not None:
+        given = drawn[nearest_rows(h, drawn.shape[0])][:, nearest_rows(w, drawn.shape[1])]
+    predicted = paint(task.segments, task.predicted, h, w)
+    labels = np.stack([given, predicted, np.zeros_like(given)], axis=2).astype(np.uint8)
+    return Picture(w, h, _jpeg(pixels), _png(labels), gone)
+
+
+def _drawn(mask: str | CocoMask | None, fmt: MaskFormat, orientation: Orientation) -> Codes | None:
+    """The mask at the photo's own size, None where it cannot be had any more."""
+    if mask is None:
+        return None
+    try:
+        if isinstance(mask, CocoMask):
+            return draw_mask(mask, orientation)
+        return read_mask(mask, fmt, orientation)
+    except InputError:
+        return None
+
+
+def _jpeg(pixels: Pixels) -> str:
+    content = io.BytesIO()
+    Image.fromarray(pixels).save(content, "JPEG", quality=JPEG_QUALITY)
+    return base64.b64encode(content.getbuffer()).decode()
+
+
+def _png(labels: Pixels) -> str:
+    content = io.BytesIO()
+    Image.fromarray(labels).save(content, "PNG", optimize=True)
+    return base64.b64encode(content.getbuffer()).decode()
