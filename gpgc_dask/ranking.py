@@ -23,6 +23,7 @@ __all__ = [
     "COLUMNS",
     "SUSPECT_BELOW",
     "By",
+    "check_fitted_on",
     "is_suspect",
     "kept",
     "predict_and_review",
@@ -55,7 +56,7 @@ def review(model: _LinearGP, dataset: xr.Dataset) -> pd.DataFrame:
 
 def predict_and_review(model: _LinearGP, dataset: xr.Dataset) -> tuple[Index, pd.DataFrame]:
     """((N,) class numbers of the superpixels, predicted without their image; the review)."""
-    _check_fitted_on(model, dataset)
+    check_fitted_on(model, dataset)
     values, found = model.leave_group_out(dataset, return_agreement=True)
     names = text_values(dataset["image_name"])
     image, weight = dataset["image"].values, dataset["weight"].values
@@ -76,10 +77,15 @@ def predict_and_review(model: _LinearGP, dataset: xr.Dataset) -> tuple[Index, pd
     return np.asarray(to_labels(np.asarray(values), model.classes_), dtype=np.intp), table
 
 
-def _check_fitted_on(model: _LinearGP, dataset: xr.Dataset) -> None:
+def check_fitted_on(model: _LinearGP, dataset: xr.Dataset) -> None:
+    """Complain where a model was fitted on something else than this dataset."""
     if not is_dataset(dataset):
         raise TypeError("pass the dataset that the model was fitted on, as open_dataset gives it")
-    fitted = getattr(model, "dataset_", {})
+    if not hasattr(model, "dataset_"):
+        raise ValueError(
+            "the model was fitted on arrays, not on a dataset: fit one on the dataset (gpgc fit)"
+        )
+    fitted = model.dataset_
     check_same_features(dataset, fitted, model.coef_.shape[1])
     here = provenance(dataset)
     if fitted.get("files_digest") != here.get("files_digest"):

@@ -10,9 +10,10 @@ from typing import Any, Literal
 
 import xarray as xr
 
-from gpgc_dask.dataset import open_dataset, provenance
+from gpgc_dask.dataset import open_dataset
 from gpgc_dask.estimators import GP, GPGC
 from gpgc_dask.persistence import is_model, load
+from gpgc_dask.ranking import check_fitted_on
 
 __all__ = ["METHODS", "Method", "checkpoint_path", "train"]
 
@@ -103,8 +104,12 @@ def _finished(target: Path, dataset: xr.Dataset, wanted: Any) -> Any:
     if not target.exists():
         return None
     model = load(target)
-    digest = getattr(model, "dataset_", {}).get("files_digest")
-    same_data = digest == provenance(dataset).get("files_digest")
+    try:
+        check_fitted_on(model, dataset)
+    except ValueError as error:
+        raise ValueError(
+            f"{target} is in the way: {error}; or overwrite it (--overwrite)"
+        ) from None
     left_out = ("checkpoint", "progress")
     there, here = model.get_params(), wanted.get_params()
     differing = [
@@ -114,10 +119,9 @@ def _finished(target: Path, dataset: xr.Dataset, wanted: Any) -> Any:
     ]
     if type(model) is not type(wanted):
         differing.append(f"method ({type(model).__name__} there, {type(wanted).__name__} here)")
-    if differing or not same_data:
-        told = ", ".join(differing if same_data else [*differing, "the dataset"])
+    if differing:
         raise ValueError(
-            f"{target} is a finished model of another fit; what differs: {told}. Choose another "
-            "path, or replace it with overwrite=True (--overwrite)"
+            f"{target} is a finished model of another fit; what differs: {', '.join(differing)}. "
+            "Choose another path, or replace it with overwrite=True (--overwrite)"
         )
     return model

@@ -6,6 +6,7 @@ from distributed import Client, LocalCluster
 from hypothesis import HealthCheck, settings
 
 import gpgc_dask.oracle.dask as dask_oracle
+from gpgc_dask.cli import main
 from gpgc_dask.imaging import ingest
 from tests.images import save_pairs
 from tests.ingesting import QUICK
@@ -62,3 +63,16 @@ def small_chunks(monkeypatch):
     """Several chunks also of small data, so that seams are exercised."""
     monkeypatch.setattr("gpgc_dask.dataset.CHUNK_BYTES", 64 * 31 * 4)
     monkeypatch.setattr("gpgc_dask.dataset.SEGMENT_BYTES", 4 * 2 * 60 * 80)
+
+
+@pytest.fixture
+def run(capsys):
+    """Call the program in this process: (exit code, stdout, stderr)."""
+
+    def call(*arguments):
+        with pytest.raises(SystemExit) as ended:
+            main([str(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        return ended.value.code or 0, out, err
+
+    return call

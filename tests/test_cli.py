@@ -9,10 +9,9 @@ import sys
 import time
 
 import pytest
-from typer.testing import CliRunner
 
 from gpgc_dask import open_dataset
-from gpgc_dask.cli import app, main
+from gpgc_dask.cli import main
 from gpgc_dask.imaging import ingest
 from tests.images import save_pair, save_pairs
 
@@ -22,19 +21,6 @@ QUICK = ["--backbone", "colour", "--superpixels", "20"]
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     return save_pairs(tmp_path_factory.mktemp("photos"), 12)
-
-
-@pytest.fixture
-def run(capsys):
-    """Call the program in this process: (exit code, stdout, stderr)."""
-
-    def call(*arguments):
-        with pytest.raises(SystemExit) as ended:
-            main([str(argument) for argument in arguments])
-        out, err = capsys.readouterr()
-        return ended.value.code or 0, out, err
-
-    return call
 
 
 def test_ingest_and_info(run, folders, tmp_path):
@@ -108,14 +94,6 @@ def test_wrong_calls(run, arguments, code, message):
 def test_debug_shows_where(tmp_path):
     with pytest.raises(FileNotFoundError):
         main(["info", str(tmp_path / "nothing.zarr"), "--debug"])
-
-
-@pytest.mark.parametrize("command", ["ingest", "info"])
-def test_help_teaches_by_example(command):
-    found = CliRunner().invoke(app, [command, "--help"])
-    assert found.exit_code == 0
-    assert f"gpgc {command} " in found.stdout
-    assert "Example" in found.stdout
 
 
 def test_an_existing_dataset_is_refused(run, folders, tmp_path):

@@ -18,6 +18,9 @@ __all__ = ["app", "main"]
 
 EXIT_FAILURE, EXIT_MISUSE, EXIT_INTERRUPTED = 1, 2, 130
 
+FORESEEN = (ValueError, OSError, RuntimeError, MemoryError, ImportError)
+"""Kinds of errors that the library raises with a message for people."""
+
 UsageError: Any = typer.BadParameter.__base__
 """Click's, wherever the installed Typer has it from."""
 
@@ -61,11 +64,18 @@ def _told(command: Callable[..., None], *, resumable: bool) -> Callable[..., Non
         except Exception as error:
             if _debugging():
                 raise
-            notes = "".join(f"\n{note}" for note in getattr(error, "__notes__", []))
-            complain((str(error) or type(error).__name__) + notes)
+            complain(_message(error))
             raise typer.Exit(EXIT_FAILURE) from None
 
     return run
+
+
+def _message(error: Exception) -> str:
+    """What to tell of an error; of one that nobody foresaw, also how to report it."""
+    notes = "".join(f"\n{note}" for note in getattr(error, "__notes__", []))
+    if isinstance(error, FORESEEN):
+        return (str(error) or type(error).__name__) + notes
+    return f"{type(error).__name__}: {error}{notes} (not foreseen: --debug shows where it arose)"
 
 
 def _add(name: str, command: Callable[..., None], example: str, *, resumable: bool = False) -> None:

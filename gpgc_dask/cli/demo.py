@@ -39,7 +39,7 @@ def demo(
     (shifted, dilated, a box, the wrong object, empty, another image's), then runs ingest, fit,
     rank and report and says how many of the spoilt masks are among the worst third.
     """
-    check_output(out)
+    check_output(folder=out)
     with Display() as display:
         found = run_demo(
             out,

@@ -72,7 +72,7 @@ def evaluate(
         ),
     ] = "",
     out: Annotated[
-        Path | None,
+        str | None,
         typer.Option("--out", "-o", dir_okay=False, help="A CSV file of each image's accuracy."),
     ] = None,
     json: Json = False,

@@ -99,7 +99,7 @@ def fit(
     """
     check_choice(resume=resume, overwrite=overwrite)
     check_choice(workers=workers, scheduler=scheduler)
-    check_output(out)
+    check_output(folder=out)
     with Display() as display:
         model = train(
             data,

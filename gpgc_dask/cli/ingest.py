@@ -34,7 +34,7 @@ EXAMPLE = (
     "Examples:\n\n"
     "gpgc ingest photos/ masks/ -o horses.zarr\n\n"
     "gpgc ingest JPEGImages/ SegmentationClass/ -o voc.zarr --foreground 13 --void 255\n\n"
-    "gpgc ingest train2017/ --coco instances_train2017.json --category horse -o s3://data/horse.zarr"
+    "gpgc ingest train2017/ --coco instances_train2017.json --category horse -o coco.zarr"
 )
 
 MASKS, FEATURES = "Reading masks", "Superpixels and features"
@@ -185,7 +185,7 @@ def ingest(
     """
     check_choice(resume=resume, overwrite=overwrite)
     check_choice(workers=workers, scheduler=scheduler)
-    check_output(out)
+    check_output(folder=out)
     options = {
         "side": input_side,
         "mean": to_colour(mean, "--mean"),

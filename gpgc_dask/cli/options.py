@@ -60,11 +60,14 @@ def check_choice(**given: object) -> None:
         raise typer.BadParameter(f"{' and '.join(names)} exclude each other: choose one")
 
 
-def check_output(*outputs: str | Path | None) -> None:
+def check_output(*files: str | None, folder: str | None = None) -> None:
     """Complain now, not after the work, where something cannot be written."""
-    for output in outputs:
-        if output is not None and "://" not in str(output):
-            check_writable(Path(output))
+    for output in filter(None, (*files, folder)):
+        if "://" in output:
+            continue
+        if output != folder and Path(output).is_dir():
+            raise IsADirectoryError(f"{output} is a folder: name a file to write to")
+        check_writable(Path(output))
 
 
 def to_numbers(text: str | None, option: str) -> list[int]:

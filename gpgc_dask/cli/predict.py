@@ -77,7 +77,8 @@ def predict(
     """
     check_choice(resume=resume, overwrite=overwrite)
     check_choice(workers=workers, scheduler=scheduler)
-    check_output(out, probability, std)
+    for folder in (out, probability, std):
+        check_output(folder=folder)
     with Display() as display:
         report = predict_masks(
             load(model),

@@ -158,7 +158,7 @@ def select(
         raise typer.BadParameter("say how many: --top 25%, --top 500 or --threshold 0.7")
     if copy and folder is None:
         raise typer.BadParameter("--copy belongs to --folder")
-    check_output(out, folder, coco)
+    check_output(out, coco, folder=folder)
     fitted, ranking = _ranking(model, by)
     chosen = kept(ranking, top=top, threshold=threshold, by=by.value)
     if rest:

@@ -18,7 +18,7 @@ from gpgc_dask.dataset import open_dataset
 from gpgc_dask.demo.folders import write_set
 from gpgc_dask.evaluation import evaluate
 from gpgc_dask.imaging import ingest, write_masks
-from gpgc_dask.imaging.backbones import BackboneLike
+from gpgc_dask.imaging.backbones import BackboneLike, find_backbone
 from gpgc_dask.imaging.meter import Progress
 from gpgc_dask.ranking import rank, to_csv
 from gpgc_dask.report import write_report
@@ -87,6 +87,7 @@ def run_demo(
     folder : a new or empty folder, or that of an earlier demo, whose files are replaced
     client : for the ingest, as :func:`gpgc_dask.imaging.ingest` takes it
     """
+    found_backbone = find_backbone(backbone)
     place = _cleared(Path(folder))
     hear = listener or DemoListener()
     clock = _Clock()
@@ -99,7 +100,7 @@ def run_demo(
             place / "images",
             place / "masks",
             data,
-            backbone=backbone,
+            backbone=found_backbone,
             progress=hear.progress,
             client=client,
         )

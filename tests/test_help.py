@@ -1,0 +1,97 @@
+"""Every command's help teaches by examples that run as they are written."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+
+import numpy as np
+import pytest
+import typer
+from PIL import Image
+
+from gpgc_dask.cli import app, main
+from tests.coco_files import write_coco
+from tests.images import save_pair, save_pairs
+
+COMMANDS = {info.name: info.epilog for info in app.registered_commands}
+
+ORDER = ["ingest", "info", "plan", "fit", "rank", "select", "report", "predict", "evaluate"]
+"""Examples stand on those before them."""
+
+
+def examples(command):
+    return [line for line in COMMANDS[command].splitlines() if line.startswith("gpgc ")]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder in which all that the examples name is there."""
+    place = tmp_path_factory.mktemp("examples")
+    images, masks = save_pairs(place, 12)
+    photos = images.rename(place / "photos")
+    shutil.copytree(photos, place / "JPEGImages")
+    shutil.copytree(photos, place / "train2017")
+    (place / "SegmentationClass").mkdir()
+    for path in masks.iterdir():
+        classes = np.where(np.asarray(Image.open(path)) > 0, 13, 0).astype(np.uint8)
+        classes[:3] = 255
+        Image.fromarray(classes).save(place / "SegmentationClass" / path.name)
+    write_coco(photos, masks, place / "instances_train2017.json")
+    save_pair(place, "horse", 99)
+    (place / "images/horse.jpg").rename(place / "horse.jpg")
+    (place / "masks/horse.png").unlink()
+    for name in ("gp", "gpgc"):
+        shutil.copytree(masks, place / name)
+    return place
+
+
+def call(command, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(shlex.split(command)[1:])
+    out, err = capsys.readouterr()
+    assert not ended.value.code, f"{command}: {err}"
+    return out
+
+
+def test_examples_run_as_written(place, monkeypatch, capsys):
+    monkeypatch.chdir(place)
+    ran = [command for name in ORDER for command in examples(name)]
+    for command in ran:
+        assert call(command, capsys).strip(), command
+    assert len(ran) >= 2 * len(ORDER) - 2
+    assert len((place / "keep.txt").read_text().splitlines()) == 3
+    assert len((place / "ranking.csv").read_text().splitlines()) == 13
+    assert {path.name for path in (place / "clean").iterdir()} == {"images", "masks"}
+    assert len(list((place / "predicted").iterdir())) == 13
+    assert (place / "std/horse.tiff").exists()
+    assert (place / "report.html").stat().st_size > 10_000
+
+
+def test_the_demo_finds_the_spoilt_masks(tmp_path, monkeypatch, capsys):
+    """As its help has it: 200 images, the default backbone, a report."""
+    monkeypatch.chdir(tmp_path)
+    (command,) = examples("demo")
+    out = call(command, capsys)
+    (folder,) = tmp_path.iterdir()
+    found = json.loads((folder / "demo.json").read_text())
+    assert found["images"] == 200
+    assert found["spoilt"] == 67
+    assert found["found"] >= 0.9 * found["spoilt"], found["kinds"]
+    assert len(found["kinds"]) == 6
+    assert found["learned_accuracy"] > found["given_accuracy"]
+    assert f"{found['found']} of the 67 spoilt masks are among the worst third" in out
+    assert (folder / "report.html").as_uri() in out.replace("\n", "")
+
+
+def test_every_command_is_tried():
+    assert {*ORDER, "demo"} == {*COMMANDS}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_teaches(command, capsys):
+    call(f"gpgc {command} --help", capsys)
+    group = typer.main.get_command(app)
+    for parameter in group.commands[command].params:
+        assert getattr(parameter, "help", None) or parameter.name == "help", parameter.name
