@@ -131,6 +131,7 @@ class Location:
 
 def write_whole(path: Path, content: bytes | bytearray | memoryview) -> None:
     """Put ``content`` in the place of a local file, whole or not at all."""
+    path = path.expanduser()
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f"{path.name}.{uuid.uuid4().hex}{UNFINISHED_SUFFIX}")
     try:

@@ -73,7 +73,7 @@ def evaluate(
     ] = "",
     out: Annotated[
         str | None,
-        typer.Option("--out", "-o", dir_okay=False, help="A CSV file of each image's accuracy."),
+        typer.Option("--out", "-o", help="A CSV file of each image's accuracy."),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -97,7 +97,7 @@ def evaluate(
             progress=display.work,
         )
     if out is not None:
-        write_whole(out.expanduser(), found.to_csv().encode())
+        write_whole(Path(out), found.to_csv().encode())
     if json:
         print_json(found.to_dict())
     else:

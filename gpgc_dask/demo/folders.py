@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from dask.system import CPU_COUNT
 from PIL import Image
 
 from gpgc_dask.arrays import Mask
@@ -59,15 +62,21 @@ def _write_photos(
     folder: Path, names: list[str], rng: np.random.Generator, meter: Meter
 ) -> tuple[list[Mask], list[Mask]]:
     """Photos and true masks; (masks (h, w) of the objects, masks of the other things)."""
+    seeds = rng.integers(1 << 62, size=len(names)).tolist()
     masks, others = [], []
-    for name, own_seed in zip(names, rng.integers(1 << 62, size=len(names)).tolist(), strict=True):
-        scene = draw_scene(own_seed)
-        Image.fromarray(scene.photo).save(folder / f"images/{name}.jpg", quality=JPEG_QUALITY)
-        _save(scene.mask, folder / f"truth/{name}.png")
-        masks.append(scene.mask)
-        others.append(scene.other)
-        meter(1, 0)
+    with ThreadPoolExecutor(CPU_COUNT) as pool:
+        for mask, other in pool.map(partial(_write_photo, folder), names, seeds):
+            masks.append(mask)
+            others.append(other)
+            meter(1, 0)
     return masks, others
+
+
+def _write_photo(folder: Path, name: str, seed: int) -> tuple[Mask, Mask]:
+    scene = draw_scene(seed)
+    Image.fromarray(scene.photo).save(folder / f"images/{name}.jpg", quality=JPEG_QUALITY)
+    _save(scene.mask, folder / f"truth/{name}.png")
+    return scene.mask, scene.other
 
 
 def _choose_kinds(n: int, spoilt: int, rng: np.random.Generator) -> list[str]:

@@ -6,7 +6,7 @@ inside, and heights above the picture's plane: the ones give smooth edges, the o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -70,7 +70,7 @@ class _Canvas:
         self.unit = min(height, 0.75 * width)
         self.pixels: Field = np.zeros((height, width, 3), dtype=np.float32)
         self.sun = float(rng.choice([-1, 1]))
-        self.fine, self.coarse = _fractal(rng, 0.7), _fractal(rng, 1.7)
+        self.fine, self.coarse = _fractals(rng, 0.7, 1.7)
 
     def box(self, top: float, bottom: float, left: float, right: float) -> Box:
         """The pixels within some bounds and the picture; one at least."""
@@ -125,21 +125,24 @@ class _Canvas:
         exposure = self.rng.uniform(0.98, 1.1) * (1 - 0.09 * (y**2 + x**2))
         cast = _f4(1 + self.rng.normal(0, 0.02, 3))
         grain = self.rng.standard_normal(self.pixels.shape, dtype=np.float32)
-        light = self.pixels * _f4(exposure)[..., None] * cast + 0.013 * grain
-        return (255 * np.clip(light, 0, 1)).astype(np.uint8)
+        light = self.pixels * _f4(exposure)[..., None]
+        light *= 255 * cast
+        light += 3.3 * grain
+        return np.clip(light, 0, 255, out=light).astype(np.uint8)
 
 
 def _f4(values: Any) -> Field:
     return np.asarray(values, dtype=np.float32)
 
 
-def _fractal(rng: np.random.Generator, power: float) -> Field:
+def _fractals(rng: np.random.Generator, *powers: float) -> Iterator[Field]:
     """(TEXTURE, TEXTURE) periodic noise of deviation 1, its amplitudes falling as 1/f^power."""
     frequency = np.hypot(np.fft.fftfreq(TEXTURE)[:, None], np.fft.rfftfreq(TEXTURE))
     frequency[0, 0] = np.inf
-    white = rng.standard_normal((TEXTURE, TEXTURE), dtype=np.float32)
-    noise = np.fft.irfft2(np.fft.rfft2(white) / _f4(frequency**power), white.shape)
-    return _f4(noise / noise.std())
+    white = np.fft.rfft2(rng.standard_normal((TEXTURE, TEXTURE), dtype=np.float32))
+    for power in powers:
+        noise = np.fft.irfft2(white / _f4(frequency**power))
+        yield _f4(noise / noise.std())
 
 
 def _edge(distance: Field) -> Field:
@@ -183,7 +186,7 @@ LANDS = (
         ((0.60, 0.66, 0.38), (0.34, 0.47, 0.18), (0.50, 0.56, 0.24)),
         (0.42, 0.56, 0.20),
         (0.26, 0.37, 0.15),
-        *(1500, 1, 5, 3),
+        *(1200, 1, 5, 3),
     ),
     _Land(  # savannah
         ((0.50, 0.66, 0.82), (0.93, 0.88, 0.78)),
@@ -260,9 +263,9 @@ def _draw_grass(canvas: _Canvas, land: _Land, horizon: float, before: float | No
     length = 0.085 * unit * near * rng.uniform(0.4, 1.1, y.size)
     lean = length * rng.normal(0.15 * canvas.sun, 0.35, y.size)
     light = rng.uniform(0.6, 1.25, y.size)
-    t = np.linspace(0, 1, 8 + int(unit / 30))[:, None]
+    t = np.linspace(0, 1, 4 + int(unit / 24))[:, None]
     alpha, shade = _scatter(
-        canvas, y - length * t, x + lean * t**2, 1.6 * np.sqrt(near) * (1 - 0.7 * t), light
+        canvas, y - length * t, x + lean * t**2, 1.8 * np.sqrt(near) * (1 - 0.7 * t), light
     )
     canvas.blend((slice(None), slice(None)), alpha, _f4(shade)[..., None] * _f4(land.grass))
 
