@@ -1,7 +1,7 @@
-"""From photos and masks to a ranking and new masks: ingest, fit, rank, paint.
+"""From photos and masks to a ranking and new masks, in Python: ingest, fit, rank, paint, report.
 
-Sixty photos of a striped ball on grass are drawn; every fifth mask was left over from another
-photo. Your own folders go in the place of the drawn ones.
+Ninety scenes are drawn and every third mask spoilt, as by gpgc demo. Your own folders go in the
+place of the drawn ones.
 """
 
 from __future__ import annotations
@@ -9,39 +9,14 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-import numpy as np
 from dask.distributed import Client, LocalCluster
-from PIL import Image
 
 from gpgc_dask import GPGC, open_dataset
+from gpgc_dask.demo.folders import write_set
+from gpgc_dask.evaluation import evaluate
 from gpgc_dask.imaging import ingest, write_masks
-
-SIZE = 160
-
-
-def draw(seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """(photo, mask) of a ball in some place."""
-    rng = np.random.default_rng(seed)
-    y, x = np.mgrid[:SIZE, :SIZE]
-    cy, cx = rng.uniform(0.25, 0.75, 2) * SIZE
-    mask = np.hypot(y - cy, x - cx) < rng.uniform(0.15, 0.25) * SIZE
-    stripes = np.where(np.sin((x + y) / 4) > 0, 210, 90)[..., None] * np.array([1.0, 0.4, 0.3])
-    grass = np.array([60, 130, 50]) + 25 * np.sin(x * rng.uniform(0.5, 1.5))[..., None]
-    photo = np.where(mask[..., None], stripes, grass) + rng.normal(0, 15, (SIZE, SIZE, 3))
-    return np.clip(photo, 0, 255).astype(np.uint8), mask
-
-
-def save_photos(folder: Path, n: int = 60) -> list[str]:
-    """Write images/ and masks/; the names of the photos whose masks are wrong."""
-    for kind in ("images", "masks"):
-        (folder / kind).mkdir()
-    wrong = [number for number in range(n) if number % 5 == 2]
-    for number in range(n):
-        photo, mask = draw(number)
-        mask = draw(number + 1)[1] if number in wrong else mask
-        Image.fromarray(photo).save(folder / f"images/photo_{number:02d}.jpg")
-        Image.fromarray(mask * np.uint8(255)).save(folder / f"masks/photo_{number:02d}.png")
-    return [f"photo_{number:02d}.jpg" for number in wrong]
+from gpgc_dask.ranking import rank
+from gpgc_dask.report import write_report
 
 
 def main() -> None:
@@ -51,28 +26,26 @@ def main() -> None:
         Client(cluster),
     ):
         folder = Path(place)
-        wrong = save_photos(folder)
-        report = ingest(folder / "images", folder / "masks", folder / "photos.zarr")
+        spoilt = write_set(folder, n=90).set_index("image")["kind"]
+        report = ingest(folder / "images", folder / "masks", folder / "data.zarr")
         print(f"{report.images} photos, {report.superpixels} superpixels × {report.features}\n")
 
-        dataset = open_dataset(folder / "photos.zarr")
+        dataset = open_dataset(folder / "data.zarr")
         model = GPGC().fit(dataset)
-        _, agreement = model.leave_group_out(dataset, return_agreement=True)
-        worst = np.argsort(agreement.iou)
-        print("worst photos   agreement  noise variance  mask from another photo")
-        for j in worst[:6]:
-            name = agreement.groups[j]
-            print(
-                f"{name}  {agreement.iou[j]:10.2f}  {model.noise_variance_[j]:14.2f}  "
-                f"{'yes' if name in wrong else 'no'}"
-            )
-        found = np.isin(agreement.groups[worst[: len(wrong)]], wrong).sum()
-        print(f"\n{found} of the {len(wrong)} wrong masks are among the {len(wrong)} worst")
+        ranking = rank(model.review(dataset))
+        print("worst photos    agreement  noise variance  how the mask is spoilt")
+        for row in ranking.head(6).itertuples():
+            kind = spoilt[row.image] or "it is not"
+            print(f"{row.image}  {row.agreement:9.2f}  {row.noise_variance:14.2f}  {kind}")
+        found = (spoilt[ranking["image"].head(30)] != "").sum()
+        print(f"\n{found} of the 30 spoilt masks are among the 30 worst")
 
-        masks = write_masks(dataset, model.predict(dataset), folder / "predicted")
-        right = np.mean([np.mean((np.asarray(Image.open(m)) > 0) == draw(n)[1])
-                         for n, m in enumerate(masks)])  # fmt: skip
-        print(f"predicted masks: {100 * right:.1f} % of the pixels right")
+        write_masks(dataset, model.predict(dataset), folder / "predicted")
+        for name in ("masks", "predicted"):
+            right = evaluate(folder / name, folder / "truth").average_class_accuracy
+            print(f"{name}: {100 * right:.1f} % of the pixels right, classes averaged")
+        page = write_report(dataset, model, folder / "report.html")
+        print(f"the report has {page.pictures} pictures, {page.bytes / 1e6:.1f} MB")
 
 
 if __name__ == "__main__":

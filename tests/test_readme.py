@@ -1,29 +1,58 @@
-"""The README's code runs as it stands."""
+"""The README's code and commands run as they stand."""
 
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+from gpgc_dask.cli import main
 from tests.images import save_pairs
 
 README = Path(__file__).parent.parent / "README.md"
 
 
-def test_python_blocks_run(tmp_path, monkeypatch):
+def blocks(language):
+    found = re.findall(rf"```{language}\n(.*?)```", README.read_text(), flags=re.DOTALL)
+    assert found
+    return found
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     save_pairs(tmp_path, 12)
     (tmp_path / "images").rename("photos")
-    blocks = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
-    assert blocks
+    return tmp_path
+
+
+def test_python_blocks_run(place):
     names: dict[str, object] = {}
-    for block in blocks:
+    for block in blocks("python"):
         exec(block, names)
-    assert len(list((tmp_path / "predicted").iterdir())) == 12
-    assert len(names["worst"]) == 12
+    assert len(list((place / "predicted").iterdir())) == 12
+    assert names["worst"]["rank"].tolist() == list(range(1, 13))
+    assert (place / "report.html").exists()
     model, agreement = names["model"], names["agreement"]
     spoilt = ["photo_03.jpg", "photo_17.jpg"]
     assert sorted(model.groups_[np.argsort(model.confidence_)][:2]) == spoilt
     assert sorted(agreement.groups[np.argsort(agreement.iou)][:2]) == spoilt
+
+
+def test_the_tour_runs(place, capsys):
+    """All of it, in order, on folders of somebody's own."""
+    images, masks = save_pairs(place / "new", 3)
+    images.rename(place / "new-photos")
+    masks.rename(place / "true-masks")
+    lines = [line for block in blocks("sh") for line in block.splitlines()]
+    tour = [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("gpgc ")]
+    assert len(tour) >= 8
+    for arguments in tour:
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert not ended.value.code, capsys.readouterr().err
+    assert len(list((place / "clean/images").iterdir())) == 9
+    assert len(list((place / "predicted").iterdir())) == 3

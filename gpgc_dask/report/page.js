@@ -71,36 +71,37 @@
     if (decoded.size > 120) decoded.delete(decoded.keys().next().value);
     return made;
   }
-  // Colour of a pixel by its given and predicted class; null leaves the photo as it is.
+  // Which colour a pixel gets by its given and predicted class; 0 leaves the photo as it is.
+  const COLOURS = [null, GIVEN, PREDICTED, DIFFER, ...PALETTE];
+  const ofClass = (code) => code === 0 || code === NONE ? 0 : 4 + code % PALETTE.length;
   const paints = {
-    photo: () => null,
-    given: (given) => given === 0 || given === NONE ? null : twoClasses ? GIVEN : PALETTE[given % 12],
-    predicted: (_, predicted) => predicted === 0 ? null : twoClasses ? PREDICTED : PALETTE[predicted % 12],
-    differ: (given, predicted) => given === predicted || given === NONE ? null
-      : !twoClasses ? DIFFER : given === 1 ? GIVEN : PREDICTED,
+    given: (given) => twoClasses ? Number(given === 1) : ofClass(given),
+    predicted: (_, predicted) => twoClasses ? 2 * predicted : ofClass(predicted),
+    differ: (given, predicted) => given === predicted || given === NONE ? 0
+      : !twoClasses ? 3 : given === 1 ? 1 : 2,
   };
   function draw(canvas, parts, kind) {
     const { photo, labels, width, height } = parts;
     canvas.width = width;
     canvas.height = height;
-    const context = canvas.getContext("2d");
+    const context = canvas.getContext("2d", { willReadFrequently: true });
     if (kind === "differ") context.filter = "grayscale(1) brightness(0.75)";
     context.drawImage(photo, 0, 0, width, height);
     context.filter = "none";
     if (kind === "photo") return;
     const pixels = context.getImageData(0, 0, width, height);
-    const out = pixels.data, paint = paints[kind];
-    const colours = new Array(width * height);
-    for (let i = 0; i < colours.length; i++) colours[i] = paint(labels[4 * i], labels[4 * i + 1]);
-    for (let y = 0; y < height; y++) {
-      for (let x = 0; x < width; x++) {
-        const i = y * width + x, colour = colours[i];
-        if (!colour) continue;
-        const edge = (x > 0 && colours[i - 1] !== colour) || (x < width - 1 && colours[i + 1] !== colour)
-          || (y > 0 && colours[i - width] !== colour) || (y < height - 1 && colours[i + width] !== colour);
-        const share = edge ? 0.95 : kind === "differ" ? 0.65 : 0.4;
-        for (let c = 0; c < 3; c++) out[4 * i + c] = (1 - share) * out[4 * i + c] + share * colour[c];
-      }
+    const out = pixels.data, paint = paints[kind], n = width * height;
+    const inside = kind === "differ" ? 0.65 : 0.4;
+    const codes = new Uint8Array(n);
+    for (let i = 0; i < n; i++) codes[i] = paint(labels[4 * i], labels[4 * i + 1]);
+    for (let i = 0; i < n; i++) {
+      const code = codes[i];
+      if (!code) continue;
+      const x = i % width;
+      const edge = (x > 0 && codes[i - 1] !== code) || (x < width - 1 && codes[i + 1] !== code)
+        || (i >= width && codes[i - width] !== code) || (i < n - width && codes[i + width] !== code);
+      const share = edge ? 0.95 : inside, colour = COLOURS[code];
+      for (let c = 0; c < 3; c++) out[4 * i + c] += share * (colour[c] - out[4 * i + c]);
     }
     context.putImageData(pixels, 0, 0);
   }
@@ -119,7 +120,8 @@
     frame.append(canvas);
     holder.prepend(frame);
     const parts = decode(image);
-    if (parts) parts.then((found) => draw(canvas, found, kind)).catch(() => frame.append("picture damaged"));
+    // A card that has left the view meanwhile is not drawn any more.
+    if (parts) parts.then((found) => canvas.isConnected && draw(canvas, found, kind)).catch(() => frame.append("picture damaged"));
     else frame.append("no picture");
     return holder;
   }
@@ -176,7 +178,7 @@
     const width = gallery.clientWidth;
     columns = Math.max(Math.floor((width + GAP) / (Math.min(NARROWEST, width) + GAP)), 1);
     cardWidth = (width - GAP * (columns - 1)) / columns;
-    rowHeight = Math.round((cardWidth - 36) / 3 * 0.75) + 118 + GAP;
+    rowHeight = Math.round((cardWidth - 36) / 3 * 0.75) + 106 + GAP;
     gallery.style.height = `${Math.ceil(shown.length / columns) * rowHeight}px`;
     clear();
     update();

@@ -132,7 +132,7 @@ def _charts(model: _LinearGP, ranking: pd.DataFrame) -> list[dict[str, Any]]:
         {
             "id": "agreement",
             "title": "Agreement",
-            "told": "images by how far their mask agrees with a prediction made without them",
+            "told": "of each mask with a prediction made without its image",
             "svg": histogram(agreement, f"Histogram of the agreement of {agreement.size} images"),
         }
     ]
@@ -142,8 +142,7 @@ def _charts(model: _LinearGP, ranking: pd.DataFrame) -> list[dict[str, Any]]:
             {
                 "id": "noise",
                 "title": "Noise variance",
-                "told": "images by their learned noise; labels are ±1, so 1 is noise as large as "
-                "the labels",
+                "told": "learned for each image, in units of the ±1 labels",
                 "svg": histogram(noise, told, logarithmic=True),
             }
         )
@@ -153,14 +152,13 @@ def _charts(model: _LinearGP, ranking: pd.DataFrame) -> list[dict[str, Any]]:
         {
             "id": "convergence",
             "title": "Convergence",
-            "told": "what is still to be gained ÷ the tolerance, against reads of the data; done "
-            "at the line",
+            "told": "evidence still to be gained ÷ tolerance, by reads of the data",
             "svg": line(reads, to_go, f"The fit nears its tolerance in {model.n_reads_} reads"),
         },
         {
             "id": "scales",
             "title": "Feature scales",
-            "told": "learned prior deviation of the weights of each group of features, logarithmic",
+            "told": "prior deviation learned for each group of features",
             "svg": bars(model.feature_scales_, "Learned scale of each group of features"),
         },
     ]
