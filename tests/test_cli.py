@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from gpgc_dask import open_dataset
+from gpgc_dask import __version__, open_dataset
 from gpgc_dask.cli import main
 from gpgc_dask.imaging import ingest
 from tests.images import save_pair, save_pairs
@@ -89,6 +89,10 @@ def test_wrong_calls(run, arguments, code, message):
     assert message in " ".join(err.split())
     assert out == ""
     assert "Traceback" not in err
+
+
+def test_version(run):
+    assert run("--version") == (0, f"gpgc_dask {__version__}\n", "")
 
 
 def test_debug_shows_where(tmp_path):

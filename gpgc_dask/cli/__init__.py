@@ -7,10 +7,11 @@ import logging
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
+from gpgc_dask import __version__
 from gpgc_dask.cli import demo, evaluate, fit, info, ingest, predict, rank, report
 from gpgc_dask.cli.console import complain, note
 
@@ -40,8 +41,19 @@ app = typer.Typer(
 )
 
 
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        print(f"gpgc_dask {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def _program() -> None:
+def _program(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
     """The name and help of the program are those of ``app``."""
 
 

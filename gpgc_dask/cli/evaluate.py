@@ -10,7 +10,17 @@ from rich.markup import escape
 
 from gpgc_dask.cli.console import listing, print_json, print_out
 from gpgc_dask.cli.displays import Display
-from gpgc_dask.cli.options import Json, check_output, to_classes, to_numbers
+from gpgc_dask.cli.options import (
+    Classes,
+    Foreground,
+    Json,
+    MaskSuffix,
+    SoftThreshold,
+    Void,
+    check_output,
+    to_classes,
+    to_numbers,
+)
 from gpgc_dask.evaluation import LEVEL, Evaluation, Scores
 from gpgc_dask.evaluation import evaluate as evaluate_masks
 from gpgc_dask.storage import write_whole
@@ -23,8 +33,6 @@ EXAMPLE = (
     "gpgc evaluate predicted/ SegmentationClass/ --foreground 13 --void 255\n\n"
     "gpgc evaluate gpgc/ masks/ --against gp/ -o images.csv"
 )
-
-MASKS = "Reading true masks"
 
 
 def evaluate(
@@ -39,38 +47,11 @@ def evaluate(
         str | None,
         typer.Option(help="A second folder of predictions, to test PREDICTED against."),
     ] = None,
-    foreground: Annotated[
-        str | None,
-        typer.Option(
-            help="Mask values that are foreground, as 1,3. Default: whatever is not 0.",
-            rich_help_panel=MASKS,
-        ),
-    ] = None,
-    classes: Annotated[
-        str | None,
-        typer.Option(
-            help="Several classes, as 0=background,1=horse,2=rider; of the predictions, too.",
-            rich_help_panel=MASKS,
-        ),
-    ] = None,
-    void: Annotated[
-        str | None,
-        typer.Option(help="Mask values that do not count, as 255.", rich_help_panel=MASKS),
-    ] = None,
-    threshold: Annotated[
-        float | None,
-        typer.Option(
-            help="Soft masks: foreground from this share of full scale on, as 0.5.",
-            rich_help_panel=MASKS,
-        ),
-    ] = None,
-    mask_suffix: Annotated[
-        str,
-        typer.Option(
-            help="What follows the prediction's name in the true mask's, as _mask.",
-            rich_help_panel=MASKS,
-        ),
-    ] = "",
+    foreground: Foreground = None,
+    classes: Classes = None,
+    void: Void = None,
+    threshold: SoftThreshold = None,
+    mask_suffix: MaskSuffix = "",
     out: Annotated[
         str | None,
         typer.Option("--out", "-o", help="A CSV file of each image's accuracy."),
@@ -81,7 +62,8 @@ def evaluate(
 
     Prints the share of each class's pixels that is predicted right, over all images, and the
     average over the classes. With --against also whether one of two sets of predictions is better:
-    a Wilcoxon signed-rank test on the images' own averages.
+    a Wilcoxon signed-rank test on the images' own averages. How masks are read is said of the true
+    ones; predictions hold the values of --classes, or 0 and one other.
     """
     check_output(out)
     with Display() as display:

@@ -12,11 +12,18 @@ from rich.markup import escape
 from gpgc_dask.cli.console import listing, print_json, print_out, time_text
 from gpgc_dask.cli.displays import Display
 from gpgc_dask.cli.options import (
-    RUNNING,
+    MASKS,
+    Classes,
+    Foreground,
     Json,
+    MaskSuffix,
+    OnError,
+    OnErrorOption,
     Overwrite,
     Resume,
     Scheduler,
+    SoftThreshold,
+    Void,
     Workers,
     check_choice,
     check_output,
@@ -37,14 +44,7 @@ EXAMPLE = (
     "gpgc ingest train2017/ --coco instances_train2017.json --category horse -o coco.zarr"
 )
 
-MASKS, FEATURES = "Reading masks", "Superpixels and features"
-
-
-class OnError(StrEnum):
-    """What to do about a file that cannot be used."""
-
-    RAISE = "raise"
-    SKIP = "skip"
+FEATURES = "Superpixels and features"
 
 
 class Dtype(StrEnum):
@@ -64,36 +64,11 @@ def ingest(
     out: Annotated[
         str, typer.Option("--out", "-o", help="The dataset: a path, or a URL such as s3://…")
     ],
-    foreground: Annotated[
-        str | None,
-        typer.Option(
-            help="Mask values that are foreground, as 1,3. Default: whatever is not 0.",
-            rich_help_panel=MASKS,
-        ),
-    ] = None,
-    classes: Annotated[
-        str | None,
-        typer.Option(
-            help="Several classes, as 0=background,1=horse,2=rider.", rich_help_panel=MASKS
-        ),
-    ] = None,
-    void: Annotated[
-        str | None,
-        typer.Option(help="Mask values that say nothing, as 255.", rich_help_panel=MASKS),
-    ] = None,
-    threshold: Annotated[
-        float | None,
-        typer.Option(
-            help="Soft masks: foreground from this share of full scale on, as 0.5.",
-            rich_help_panel=MASKS,
-        ),
-    ] = None,
-    mask_suffix: Annotated[
-        str,
-        typer.Option(
-            help="What follows the photo's name in the mask's, as _mask.", rich_help_panel=MASKS
-        ),
-    ] = "",
+    foreground: Foreground = None,
+    classes: Classes = None,
+    void: Void = None,
+    threshold: SoftThreshold = None,
+    mask_suffix: MaskSuffix = "",
     coco: Annotated[
         str | None,
         typer.Option(help="COCO instances file instead of masks.", rich_help_panel=MASKS),
@@ -164,13 +139,7 @@ def ingest(
     dtype: Annotated[
         Dtype, typer.Option(help="Of the stored features.", rich_help_panel=FEATURES)
     ] = Dtype.FLOAT32,
-    on_error: Annotated[
-        OnError,
-        typer.Option(
-            help="A file that cannot be used: stop, or leave it out and list it.",
-            rich_help_panel=RUNNING,
-        ),
-    ] = OnError.RAISE,
+    on_error: OnErrorOption = OnError.RAISE,
     resume: Resume = False,
     overwrite: Overwrite = False,
     workers: Workers = None,

@@ -11,11 +11,20 @@ import typer
 from gpgc_dask.storage import check_writable
 
 __all__ = [
+    "MASKS",
+    "RUNNING",
     "By",
+    "Classes",
+    "Foreground",
     "Json",
+    "MaskSuffix",
+    "OnError",
+    "OnErrorOption",
     "Overwrite",
     "Resume",
     "Scheduler",
+    "SoftThreshold",
+    "Void",
     "Workers",
     "check_choice",
     "check_output",
@@ -24,7 +33,7 @@ __all__ = [
     "to_numbers",
 ]
 
-RUNNING = "Running"
+RUNNING, MASKS = "Running", "Reading masks"
 
 Json = Annotated[
     bool, typer.Option("--json", help="Print the outcome as JSON.", rich_help_panel=RUNNING)
@@ -43,6 +52,54 @@ Workers = Annotated[
 Scheduler = Annotated[
     str | None,
     typer.Option(help="A running Dask scheduler, as tcp://host:8786.", rich_help_panel=RUNNING),
+]
+
+
+Foreground = Annotated[
+    str | None,
+    typer.Option(
+        help="Mask values that are foreground, as 1,3. Default: whatever is not 0.",
+        rich_help_panel=MASKS,
+    ),
+]
+Classes = Annotated[
+    str | None,
+    typer.Option(help="Several classes, as 0=background,1=horse,2=rider.", rich_help_panel=MASKS),
+]
+Void = Annotated[
+    str | None,
+    typer.Option(help="Mask values that say nothing, as 255.", rich_help_panel=MASKS),
+]
+SoftThreshold = Annotated[
+    float | None,
+    typer.Option(
+        "--threshold",
+        help="Soft masks: foreground from this share of full scale on, as 0.5.",
+        rich_help_panel=MASKS,
+    ),
+]
+MaskSuffix = Annotated[
+    str,
+    typer.Option(
+        help="What the masks' names have after those of what they belong to, as _mask.",
+        rich_help_panel=MASKS,
+    ),
+]
+
+
+class OnError(StrEnum):
+    """What to do about a file that cannot be used."""
+
+    RAISE = "raise"
+    SKIP = "skip"
+
+
+OnErrorOption = Annotated[
+    OnError,
+    typer.Option(
+        help="A file that cannot be used: stop, or leave it out and list it.",
+        rich_help_panel=RUNNING,
+    ),
 ]
 
 

@@ -10,10 +10,10 @@ from rich.markup import escape
 
 from gpgc_dask.cli.console import listing, print_json, print_out, time_text
 from gpgc_dask.cli.displays import Display
-from gpgc_dask.cli.ingest import OnError
 from gpgc_dask.cli.options import (
-    RUNNING,
     Json,
+    OnError,
+    OnErrorOption,
     Overwrite,
     Resume,
     Scheduler,
@@ -56,13 +56,7 @@ def predict(
         str | None,
         typer.Option(help="FILE.onnx: where the model's network lies now, if it has moved."),
     ] = None,
-    on_error: Annotated[
-        OnError,
-        typer.Option(
-            help="A photo that cannot be used: stop, or leave it out and list it.",
-            rich_help_panel=RUNNING,
-        ),
-    ] = OnError.RAISE,
+    on_error: OnErrorOption = OnError.RAISE,
     resume: Resume = False,
     overwrite: Overwrite = False,
     workers: Workers = None,
