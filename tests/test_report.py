@@ -19,6 +19,7 @@ from gpgc_dask.report import write_report
 from gpgc_dask.report.charts import bars, histogram, line
 from gpgc_dask.report.pictures import thumbnail_side
 from tests.browser import FLAGS, Page, find_chromium
+from tests.coco_files import write_coco
 from tests.images import draw, save_pair, save_pairs
 from tests.ingesting import QUICK
 
@@ -88,7 +89,7 @@ def test_pictures_show_photo_mask_and_prediction(job, report):
         path = folder / "masks" / one["image"].replace(".jpg", ".png")
         mask = np.asarray(Image.open(path)) > 0
         assert mask.shape == (height, width)
-        found = np.asarray(Image.open(io.BytesIO(base64.b64decode(labels))))
+        found = shown_labels(labels)
         np.testing.assert_array_equal(found[..., 0], mask)
         predicted = paint_image(dataset, values, names.index(one["image"]))
         np.testing.assert_array_equal(found[..., 1], predicted)
@@ -125,6 +126,51 @@ def test_photos_that_are_gone(job, tmp_path):
     assert write_report(dataset, model, tmp_path / "r.html").gone == 2
     packed = embedded(tmp_path / "r.html", "pictures-0")
     assert all(width == 80 and height == 60 for width, height, *_ in packed)
+
+
+def test_masks_of_a_coco_file(tmp_path):
+    images, masks = save_pairs(tmp_path, 12)
+    write_coco(images, masks, tmp_path / "all.json")
+    given = {"coco": tmp_path / "all.json", "categories": ["horse"], **QUICK}
+    ingest(images, None, tmp_path / "data.zarr", **given)
+    dataset = open_dataset(tmp_path / "data.zarr")
+    model = GPGC().fit(dataset)
+    write_report(dataset, model, tmp_path / "r.html")
+    data = embedded(tmp_path / "r.html", "data")["images"]
+    for one, (*_, labels) in zip(data, embedded(tmp_path / "r.html", "pictures-0"), strict=True):
+        mask = np.asarray(Image.open(masks / one["image"].replace(".jpg", ".png"))) > 0
+        np.testing.assert_array_equal(shown_labels(labels)[..., 0], mask)
+    (tmp_path / "all.json").unlink()  # superpixels stand in for masks that are gone
+    write_report(dataset, model, tmp_path / "r.html")
+    *_, labels = embedded(tmp_path / "r.html", "pictures-0")[0]
+    assert shown_labels(labels)[..., 0].any()
+
+
+def test_a_large_turned_photo(tmp_path):
+    """Scaled down and upright, mask and prediction with it."""
+    images, masks = save_pairs(tmp_path, 12, height=300, width=700)
+    turned = images / "photo_004.jpg"
+    tags = Image.Exif()
+    tags[0x0112] = 6
+    Image.open(turned).save(turned, exif=tags)
+    ingest(images, masks, tmp_path / "data.zarr", **QUICK)
+    dataset = open_dataset(tmp_path / "data.zarr")
+    assert write_report(dataset, GPGC().fit(dataset), tmp_path / "r.html").gone == 0
+    names = [one["image"] for one in embedded(tmp_path / "r.html", "data")["images"]]
+    packed = embedded(tmp_path / "r.html", "pictures-0")
+    for name, (width, height, photo, labels) in zip(names, packed, strict=True):
+        assert (width, height) == ((137, 320) if name == "photo_004.jpg" else (320, 137))
+        assert shown_labels(labels).shape == (height, width, 3)
+        assert Image.open(io.BytesIO(base64.b64decode(photo))).size == (width, height)
+        # The disc is reddish, so the mask lies where the photo is.
+        pixels = np.asarray(Image.open(io.BytesIO(base64.b64decode(photo)))).astype(int)
+        red = pixels[..., 0] > pixels[..., 1] + 20
+        inside = shown_labels(labels)[..., 0] == 1
+        assert np.mean(red == inside) > 0.95
+
+
+def shown_labels(base64_png):
+    return np.asarray(Image.open(io.BytesIO(base64.b64decode(base64_png))))
 
 
 def test_one_noise_for_all(job, tmp_path):
@@ -279,6 +325,40 @@ def test_every_picture_and_control_is_named(opened):
               || e.title)).map(e => e.outerHTML.slice(0, 80))"""
     )
     assert unnamed == []
+
+
+def test_several_classes(browser, tmp_path):
+    """Each has its colour; the name of a class is text too."""
+    save_pairs(tmp_path, 12)
+    for number in range(12):
+        path = tmp_path / f"masks/photo_{number:03d}.png"
+        mask = np.asarray(Image.open(path)) // 255
+        mask = np.where(mask & (np.arange(80) > 40), 2, mask)
+        Image.fromarray(mask.astype(np.uint8)).save(path)
+    classes = {0: "ground", 1: "<b>left</b>", 2: "right"}
+    given = {"classes": classes, **QUICK}
+    ingest(tmp_path / "images", tmp_path / "masks", tmp_path / "data.zarr", **given)
+    dataset = open_dataset(tmp_path / "data.zarr")
+    write_report(dataset, GPGC().fit(dataset), tmp_path / "r.html")
+    context = browser.new_context(viewport={"width": 1366, "height": 900})
+    opened = Page(context.new_page()).open(tmp_path / "r.html")
+    opened.page.wait_for_timeout(300)
+    assert "<b>left</b>" in opened.page.inner_text(".legend")
+    colours = opened.page.evaluate(
+        """() => {
+            const canvas = document.querySelector('.card canvas'), found = new Set();
+            const context = canvas.getContext('2d');
+            const data = context.getImageData(0, 0, canvas.width, canvas.height).data;
+            for (let i = 0; i < data.length; i += 4) {
+                if (data[i] > 225 && data[i + 2] < 30) found.add('orange');
+                if (data[i] < 30 && data[i + 2] > 190) found.add('blue');
+            }
+            return [...found].sort();
+        }"""
+    )
+    assert colours == ["blue", "orange"]
+    assert opened.complaints == []
+    context.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
