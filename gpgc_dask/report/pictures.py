@@ -6,10 +6,9 @@ import base64
 import io
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -17,9 +16,9 @@ from PIL import Image
 
 from gpgc_dask.arrays import Index, Labels
 from gpgc_dask.dataset import text_values
-from gpgc_dask.imaging.coco import CocoMask, draw_mask, read_coco
 from gpgc_dask.imaging.errors import InputError
-from gpgc_dask.imaging.masks import Codes, MaskFormat, read_mask
+from gpgc_dask.imaging.given import GivenMasks
+from gpgc_dask.imaging.masks import Codes
 from gpgc_dask.imaging.painting import paint, rows_of
 from gpgc_dask.imaging.photos import Orientation, Pixels, hush, read_photo
 from gpgc_dask.imaging.superpixels import Segments, nearest_rows
@@ -61,8 +60,8 @@ def thumbnail_side(n: int) -> int:
 class _Task:
     """All that one picture is made of."""
 
+    photo: int
     image_path: str
-    mask: str | CocoMask | None
     segments: Segments
     given: Index
     predicted: Index
@@ -77,12 +76,20 @@ def pictures(
 
     predicted : (N,) class numbers of the superpixels
     """
-    fmt = MaskFormat.of_json(dataset.attrs["source"]["mask_format"])
+    masks = _masks(dataset)
     hush()
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for numbers, tasks in _blocks(dataset, predicted, np.sort(photos)):
-            made = pool.map(lambda task: _picture(task, fmt, side), tasks)
+            made = pool.map(lambda task: _picture(task, masks, side), tasks)
             yield from zip(numbers, made, strict=True)
+
+
+def _masks(dataset: xr.Dataset) -> GivenMasks | None:
+    """The dataset's masks, None where the file that had them all is gone."""
+    try:
+        return GivenMasks(dataset)
+    except (OSError, ValueError):
+        return None
 
 
 def _blocks(
@@ -95,7 +102,6 @@ def _blocks(
         name: dataset[name].values
         for name in ("height", "width", "segment_height", "segment_width")
     }
-    masks = _masks(dataset)
     chunk = int(dataset["segments"].data.chunksize[0])
     for first in np.unique(photos // chunk) * chunk:
         numbers = photos[(photos >= first) & (photos < first + chunk)].tolist()
@@ -106,8 +112,8 @@ def _blocks(
             h, w = int(sizes["segment_height"][photo]), int(sizes["segment_width"][photo])
             tasks.append(
                 _Task(
+                    photo,
                     paths[photo],
-                    masks[photo],
                     maps[photo - first, :h, :w],
                     label[rows],
                     predicted[rows],
@@ -118,29 +124,14 @@ def _blocks(
         yield numbers, tasks
 
 
-def _masks(dataset: xr.Dataset) -> list[str | CocoMask | None]:
-    """Where each photo's mask is; None where the file that had it is gone."""
-    source: Mapping[str, Any] = dataset.attrs["source"]
-    if "coco" not in source:
-        return list(text_values(dataset["mask_path"]).tolist())
-    names = text_values(dataset["image_name"]).tolist()
-    try:
-        _, drawn = read_coco(
-            source["images"], source["coco"], source["categories"], with_empty=True
-        )
-    except (OSError, ValueError):
-        return [None] * len(names)
-    return [drawn.get(name) for name in names]
-
-
-def _picture(task: _Task, fmt: MaskFormat, side: int) -> Picture:
+def _picture(task: _Task, masks: GivenMasks | None, side: int) -> Picture:
     scale = min(side / max(task.height, task.width), 1.0)
     h, w = (max(round(n * scale), 1) for n in (task.height, task.width))
     given: Labels = paint(task.segments, task.given, h, w)
     try:
         photo = read_photo(task.image_path, side)
         pixels, gone = photo.pixels, photo.pixels.shape[:2] != (h, w)
-        drawn = None if gone else _drawn(task.mask, fmt, photo.orientation)
+        drawn = None if gone else _drawn(masks, task.photo, photo.orientation)
     except InputError:
         gone, drawn = True, None
     if gone:
@@ -152,15 +143,11 @@ def _picture(task: _Task, fmt: MaskFormat, side: int) -> Picture:
     return Picture(w, h, _jpeg(pixels), _png(labels), gone)
 
 
-def _drawn(mask: str | CocoMask | None, fmt: MaskFormat, orientation: Orientation) -> Codes | None:
+def _drawn(masks: GivenMasks | None, photo: int, orientation: Orientation) -> Codes | None:
     """The mask at the photo's own size, None where it cannot be had any more."""
-    if mask is None:
-        return None
     try:
-        if isinstance(mask, CocoMask):
-            return draw_mask(mask, orientation)
-        return read_mask(mask, fmt, orientation)
-    except InputError:
+        return None if masks is None else masks.codes(photo, orientation)
+    except (InputError, OSError):
         return None
 
 
