@@ -20,7 +20,7 @@ from gpgc_dask.solvers import History, Problem, Solution, SolverName, State, poo
 from gpgc_dask.solvers.problem import Point, PrecisionError
 from gpgc_dask.validation import Training
 
-__all__ = ["Fitted", "Options", "fit"]
+__all__ = ["Fitted", "Options", "fit", "fit_surveyed", "sample_offset"]
 
 
 MIN_GROUPS_FOR_REDUNDANCY = 10
@@ -70,7 +70,7 @@ def fit(training: Training, options: Options) -> Fitted:
     checkpoint = _checkpoint(training, options, sample)
     begin = (checkpoint and checkpoint.load()) or Saved(None, [], 0.0)
     inherited = len(begin.entries)
-    offset = _offset(sample)
+    offset = sample_offset(sample)
     for dtype in _precisions(training.X, sample, options):
         found = _attempt(
             training,
@@ -93,7 +93,18 @@ def fit(training: Training, options: Options) -> Fitted:
     return found
 
 
-def _offset(sample: Features) -> Array:
+def fit_surveyed(training: Training, options: Options, first: Survey) -> Fitted:
+    """A fit with one noise for all and a fixed c, whose only read is done: ``first`` in float64."""
+    nothing = np.zeros(0, dtype=np.intp)
+    sample = np.empty((0, training.feature_index.size))
+    probe = PrecisionProbe(sample, training.rows.take(nothing), Arithmetic(np.dtype(np.float64)))
+    history = History(first.oracle, probe.arithmetic.name, listeners=list(options.listeners))
+    problem = _problem(training, options, first, probe)
+    solution = solve(problem, pooled(problem, first.moments), history, options.solver)
+    return Fitted(problem, solution, history)
+
+
+def sample_offset(sample: Features) -> Array:
     """About the column means, exactly representable in float32: what products subtract first."""
     with np.errstate(over="ignore", invalid="ignore"):
         mean = sample.mean(0, dtype=np.float64).astype(np.float32).astype(np.float64)

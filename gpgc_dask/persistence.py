@@ -18,7 +18,7 @@ from gpgc_dask.arrays import Labels
 if TYPE_CHECKING:
     from gpgc_dask.estimators import _LinearGP
 
-__all__ = ["is_model", "load", "save"]
+__all__ = ["is_model", "load", "local_path", "save"]
 
 FORMAT = "gpgc_dask model"
 FORMAT_VERSION = 1
@@ -39,7 +39,7 @@ VALUES = (
 
 def save(model: _LinearGP, path: str | PathLike[str]) -> None:
     """Write a fitted model to ``path``, whole or not at all; an older model there is replaced."""
-    target = _local(path).resolve()
+    target = local_path(path).resolve()
     if type(model).__name__ not in ESTIMATORS:
         raise TypeError(
             f"{type(model).__name__} cannot be saved: save() knows {' and '.join(ESTIMATORS)}; "
@@ -64,7 +64,7 @@ def load(path: str | PathLike[str]) -> Any:
     """Read a model written by ``save``: a fitted ``GPGC`` or ``GP``."""
     from gpgc_dask.estimators import GP, GPGC
 
-    source = _local(path)
+    source = local_path(path)
     if not source.exists():
         raise FileNotFoundError(f"{source} does not exist: save a model there first")
     if not is_model(source):
@@ -97,7 +97,8 @@ def load(path: str | PathLike[str]) -> Any:
     return model
 
 
-def _local(path: str | PathLike[str]) -> Path:
+def local_path(path: str | PathLike[str]) -> Path:
+    """The path of a model; an error where it is a URL."""
     if "://" in str(path):
         raise ValueError(f"{path} is a URL: models are saved to local paths; copy the folder there")
     return Path(path)

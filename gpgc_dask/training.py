@@ -12,7 +12,7 @@ import xarray as xr
 
 from gpgc_dask.dataset import open_dataset
 from gpgc_dask.estimators import GP, GPGC
-from gpgc_dask.persistence import is_model, load
+from gpgc_dask.persistence import is_model, load, local_path
 from gpgc_dask.ranking import check_fitted_on
 
 __all__ = ["METHODS", "Method", "checkpoint_path", "train"]
@@ -56,11 +56,12 @@ def train(
         active client, else threads of this process
     """
     tell = announce or (lambda stage: None)
-    checkpoint = checkpoint_path(target)
+    path = local_path(target).expanduser()
+    checkpoint = checkpoint_path(path)
     estimator = METHODS[method](**(parameters or {}), checkpoint=checkpoint, progress=progress)
-    _check_target(Path(target), checkpoint, resume=resume, overwrite=overwrite)
+    _check_target(path, checkpoint, resume=resume, overwrite=overwrite)
     dataset = open_dataset(data, storage_options)
-    model = _finished(Path(target), dataset, estimator) if resume else None
+    model = _finished(path, dataset, estimator) if resume else None
     if model is not None and hasattr(model, "review_"):
         return model
     if overwrite:
@@ -71,10 +72,10 @@ def train(
             tell("fit")
             model = estimator.fit(dataset)
             # Before the review: the checkpoint is gone, and this is what took so long.
-            model.save(target)
+            model.save(path)
         tell("review")
         model.review(dataset)
-    model.save(target)
+    model.save(path)
     return model
 
 

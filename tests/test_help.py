@@ -91,7 +91,11 @@ def test_every_command_is_tried():
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_teaches(command, capsys):
-    call(f"gpgc {command} --help", capsys)
+    out = call(f"gpgc {command} --help", capsys)
+    assert f"gpgc {command}" in out
+    assert "Example" in out
     group = typer.main.get_command(app)
+    context = typer.Context(group.commands[command])
     for parameter in group.commands[command].params:
-        assert getattr(parameter, "help", None) or parameter.name == "help", parameter.name
+        _, told = parameter.get_help_record(context)
+        assert len(told.replace("[required]", "").strip()) > 10, parameter.name

@@ -41,14 +41,16 @@ class Display:
         self.entries: list[dict[str, Any]] = []
 
     def __enter__(self) -> Self:
-        self.bar.start()
+        if self.live:
+            self.bar.start()
         return self
 
     def __exit__(self, *error: Any) -> None:
         for task in self.bar.tasks:
             if task.total is None and error == (None, None, None):
                 self.bar.update(task.id, completed=1, total=1)
-        self.bar.stop()
+        if self.live:
+            self.bar.stop()
 
     def say(self, text: str) -> None:
         """A line of its own, above the bars."""
