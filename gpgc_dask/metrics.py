@@ -5,10 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.stats import rankdata, wilcoxon
 
 from gpgc_dask.arrays import Array, Index, Labels, Mask, group_sums
 
-__all__ = ["GroupAgreement", "average_class_accuracy", "class_hits", "group_agreement"]
+__all__ = [
+    "LEVEL",
+    "GroupAgreement",
+    "SignedRank",
+    "average_class_accuracy",
+    "class_hits",
+    "group_agreement",
+    "mean_where",
+    "signed_rank",
+]
+
+LEVEL = 1e-3
+"""Differences with a smaller p are called significant, as in the paper."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +66,11 @@ def group_agreement(
     if n_classes == 2:
         positive = np.where(union[:, 1] > 0, iou[:, 1], 1.0)
     else:
-        positive = _mean_where(iou, union > 0)
-    return GroupAgreement(labels, positive, _mean_where(recall, truth > 0))
+        positive = mean_where(iou, union > 0)
+    return GroupAgreement(labels, positive, mean_where(recall, truth > 0))
 
 
-def _mean_where(values: Array, where: Mask) -> Array:
+def mean_where(values: Array, where: Mask) -> Array:
     """Row means over the marked entries; NaN for rows without any."""
     count = where.sum(1)
     total = np.where(where, values, 0.0).sum(1)
@@ -79,3 +92,42 @@ def average_class_accuracy(hits: Array, totals: Array) -> float:
     """Share of each class's pixels predicted right, averaged over the classes that occur."""
     present = totals > 0
     return float(np.mean(hits[present] / totals[present]))
+
+
+@dataclass(frozen=True)
+class SignedRank:
+    """A Wilcoxon signed-rank test of paired values, two-sided.
+
+    p : 1 where no pair differs
+    lean : sum of the signed ranks, the way the test points: above 0 for the first
+    better, worse : pairs in which the first is larger, smaller
+    too_few : so few pairs differ that p could not be below LEVEL if all differed one way
+    """
+
+    p: float
+    lean: float
+    better: int
+    worse: int
+    too_few: bool
+
+    @property
+    def significant(self) -> bool:
+        return self.p < LEVEL
+
+
+def signed_rank(first: Array, second: Array) -> SignedRank:
+    """Test paired values (n,); pairs in which either is NaN are left out."""
+    gain = first - second
+    gain = gain[np.isfinite(gain)]
+    uneven = gain[gain != 0]
+    if not uneven.size:
+        return SignedRank(1.0, 0.0, 0, 0, True)
+    # No outcome has a smaller p than that in which all differences have one sign.
+    least = float(wilcoxon(np.abs(gain)).pvalue)
+    return SignedRank(
+        p=float(wilcoxon(gain).pvalue),
+        lean=float(rankdata(np.abs(uneven)) @ np.sign(uneven)),
+        better=int(np.sum(gain > 0)),
+        worse=int(np.sum(gain < 0)),
+        too_few=least >= LEVEL,
+    )

@@ -12,12 +12,26 @@ import typer
 from PIL import Image
 
 from gpgc_dask.cli import app, main
+from gpgc_dask.imaging import ingest
 from tests.coco_files import write_coco
 from tests.images import save_pair, save_pairs
+from tests.ingesting import QUICK
 
 COMMANDS = {info.name: info.epilog for info in app.registered_commands}
 
-ORDER = ["ingest", "info", "plan", "fit", "rank", "select", "report", "predict", "evaluate"]
+ORDER = [
+    "autoseg",
+    "ingest",
+    "info",
+    "plan",
+    "fit",
+    "rank",
+    "select",
+    "report",
+    "predict",
+    "evaluate",
+    "compare",
+]
 """Examples stand on those before them."""
 
 
@@ -42,8 +56,11 @@ def place(tmp_path_factory):
     save_pair(place, "horse", 99)
     (place / "images/horse.jpg").rename(place / "horse.jpg")
     (place / "masks/horse.png").unlink()
-    for name in ("gp", "gpgc"):
+    for name in ("gp", "gpgc", "true-masks"):
         shutil.copytree(masks, place / name)
+    lines = ["image,x,y,width,height"]
+    lines += [f"{path.name},10,5,60,50" for path in sorted(photos.iterdir())]
+    (place / "boxes.csv").write_text("\n".join(lines))
     return place
 
 
@@ -55,10 +72,20 @@ def call(command, capsys):
     return out
 
 
+def _make_small(place, *names):
+    """Datasets of few features: comparisons take dozens of fits."""
+    for name in names:
+        shutil.rmtree(place / name, ignore_errors=True)
+        ingest(place / "photos", place / "masks", place / name, **QUICK)
+
+
+@pytest.mark.filterwarnings("ignore")
 def test_examples_run_as_written(place, monkeypatch, capsys):
     monkeypatch.chdir(place)
     ran = [command for name in ORDER for command in examples(name)]
     for command in ran:
+        if command == examples("compare")[0]:
+            _make_small(place, "horses.zarr", "test.zarr")
         assert call(command, capsys).strip(), command
     assert len(ran) >= 2 * len(ORDER) - 2
     assert len((place / "keep.txt").read_text().splitlines()) == 3

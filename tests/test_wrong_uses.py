@@ -31,6 +31,9 @@ def made(tmp_path_factory):
     X = rng.standard_normal((200, 5))
     GPGC().fit(X, X[:, 0] > 0, groups=np.arange(200) // 10).save(place / "arrays.zarr")
     (place / TEXT).write_text("no image, no dataset\n")
+    names = sorted(path.name for path in images.iterdir())
+    rows = "".join(f"{name},10,5,60,50\n" for name in names)
+    (place / "boxes.csv").write_text("image,x,y,width,height\n" + rows)
     (place / "texts").mkdir()
     (place / "texts/photo_000.png").write_text("not an image")
     return place
@@ -132,6 +135,27 @@ WRONG = {
         ["model.zarr", "images", "-o", OUT, "--resume", "--overwrite"],
         ["model.zarr", "images", "-o", BELOW_A_FILE],
         ["model.zarr", "images", "-o", OUT, "--backbone", "missing.onnx"],
+    ],
+    "autoseg": [
+        [MISSING, "boxes.csv", "-o", OUT],
+        ["images", MISSING, "-o", OUT],
+        ["images", TEXT, "-o", OUT],
+        ["images", "images", "-o", OUT],
+        [TEXT, "boxes.csv", "-o", OUT],
+        ["images", "boxes.csv", "-o", "masks"],
+        ["images", "boxes.csv", "-o", OUT, "--resume", "--overwrite"],
+        ["images", "boxes.csv", "-o", BELOW_A_FILE],
+        ["images", "boxes.csv", "-o", OUT, "--jitter", "2"],
+    ],
+    "compare": [
+        [MISSING, "--test", "data.zarr"],
+        ["data.zarr", "--test", MISSING],
+        ["data.zarr", "--test", "model.zarr"],
+        ["data.zarr", "--test", "finer.zarr"],
+        ["data.zarr"],
+        ["data.zarr", "--test", "data.zarr", "-o", BELOW_A_FILE],
+        ["data.zarr", "--test", "data.zarr", "--truth", MISSING],
+        ["data.zarr", "--test", "data.zarr", "--truth", "texts"],
     ],
     "evaluate": [
         [MISSING, "masks"],

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from gpgc_dask import __version__
-from gpgc_dask.cli import demo, evaluate, fit, info, ingest, predict, rank, report
+from gpgc_dask.cli import autoseg, compare, demo, evaluate, fit, info, ingest, predict, rank, report
 from gpgc_dask.cli.console import complain, note
 
 __all__ = ["app", "main"]
@@ -103,6 +103,8 @@ _add("select", rank.select, rank.SELECT_EXAMPLE)
 _add("report", report.report, report.EXAMPLE)
 _add("predict", predict.predict, predict.EXAMPLE, resumable=True)
 _add("evaluate", evaluate.evaluate, evaluate.EXAMPLE)
+_add("compare", compare.compare, compare.EXAMPLE)
+_add("autoseg", autoseg.autoseg, autoseg.EXAMPLE, resumable=True)
 _add("info", info.info, info.EXAMPLE)
 
 

@@ -11,7 +11,6 @@ from os import PathLike
 from typing import Any, Literal
 
 import numpy as np
-from scipy.stats import rankdata, wilcoxon
 
 from gpgc_dask.arrays import Array
 from gpgc_dask.evaluation.pairs import Found
@@ -20,12 +19,9 @@ from gpgc_dask.imaging.files import printable
 from gpgc_dask.imaging.masks import MaskFormat
 from gpgc_dask.imaging.meter import Listener
 from gpgc_dask.imaging.photos import hush
-from gpgc_dask.metrics import average_class_accuracy
+from gpgc_dask.metrics import LEVEL, average_class_accuracy, signed_rank
 
 __all__ = ["LEVEL", "Evaluation", "ImageScore", "Scores", "evaluate"]
-
-LEVEL = 1e-3
-"""Differences with a smaller p are called significant, as in the paper."""
 
 
 @dataclass(frozen=True)
@@ -182,24 +178,17 @@ def _average(hits: Array, totals: Array) -> float | None:
 
 def _compared(ours: Scores, theirs: Scores) -> dict[str, Any]:
     """What an :class:`Evaluation` says of two sets of predictions."""
-    pairs = [
-        (mine.average_class_accuracy, other.average_class_accuracy)
-        for mine, other in zip(ours.per_image, theirs.per_image, strict=True)
-        if mine.average_class_accuracy is not None
-    ]
-    mine, other = np.array(pairs, dtype=np.float64).T
-    gain = mine - other
-    p = float(wilcoxon(mine, other).pvalue) if gain.any() else 1.0
-    # No outcome has a smaller p than that in which all differences have one sign.
-    least = float(wilcoxon(np.abs(gain)).pvalue) if gain.any() else 1.0
-    uneven = gain[gain != 0]
-    lean = float(rankdata(np.abs(uneven)) @ np.sign(uneven))
+    mine, other = (
+        np.array([one.average_class_accuracy for one in side.per_image], dtype=np.float64)
+        for side in (ours, theirs)
+    )
+    test = signed_rank(mine, other)
     return {
         "against": theirs,
-        "wilcoxon_p": p,
-        "significant": p < LEVEL,
-        "better": None if lean == 0 else "predicted" if lean > 0 else "against",
-        "images_better": int(np.sum(gain > 0)),
-        "images_worse": int(np.sum(gain < 0)),
-        "too_few": least >= LEVEL,
+        "wilcoxon_p": test.p,
+        "significant": test.significant,
+        "better": None if test.lean == 0 else "predicted" if test.lean > 0 else "against",
+        "images_better": test.better,
+        "images_worse": test.worse,
+        "too_few": test.too_few,
     }

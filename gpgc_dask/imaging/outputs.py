@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath, stat_result
 from pathlib import Path
@@ -19,6 +19,8 @@ __all__ = [
     "clear",
     "find_jobs",
     "output_folders",
+    "photos_in",
+    "to_jobs",
 ]
 
 SUFFIXES = {"mask": ".png", "probability": ".png", "std": ".tiff"}
@@ -61,17 +63,24 @@ def find_jobs(images: str | PathLike[str], folders: dict[str, Path]) -> list[Job
     if given.is_file():
         root, names = given.parent, [given.name]
     else:
-        root, names = given, _photos_in(given, folders.values())
+        root, names = given, photos_in(given, folders.values())
+    return to_jobs(root, names, folders)
+
+
+def to_jobs(
+    root: Path, names: list[str], folders: dict[str, Path], others: Iterable[str] = ()
+) -> list[Job]:
+    """The jobs of photos by name. ``others``: photos there that nothing is made of."""
     targets = [target_paths(names, folder, SUFFIXES[kind]) for kind, folder in folders.items()]
     jobs = [
         Job(name, root / name, dict(zip(folders, paths, strict=True)))
         for name, paths in zip(names, zip(*targets, strict=True), strict=True)
     ]
-    _check_places(jobs)
+    _check_places(jobs, [root / name for name in (*names, *others)])
     return jobs
 
 
-def _photos_in(folder: Path, outputs: Iterable[Path]) -> list[str]:
+def photos_in(folder: Path, outputs: Iterable[Path]) -> list[str]:
     """Names of the photos in a folder; pictures made of photos are none."""
     if not folder.exists():
         raise FileNotFoundError(f"{folder} does not exist: name a photo, or a folder of photos")
@@ -88,13 +97,13 @@ def _photos_in(folder: Path, outputs: Iterable[Path]) -> list[str]:
     return sorted(names)
 
 
-def _check_places(jobs: list[Job]) -> None:
+def _check_places(jobs: list[Job], photos: list[Path]) -> None:
     """Complain where a picture would take the place of another, or of a photo."""
     places = Counter(path for job in jobs for path in job.pictures.values())
     lost = [path for path, count in places.items() if count > 1]
     there = {_file_id(path.lstat()): path for path in places if path.is_file()}
     if there:  # else no photo is among them
-        lost += [there[known] for job in jobs for known in _ids(job.photo) if known in there]
+        lost += [there[known] for photo in photos for known in _ids(photo) if known in there]
     if lost:
         raise ValueError(
             f"{printable(lost[0])} is a photo, or another picture, and would be lost: choose "
@@ -113,7 +122,7 @@ def _ids(photo: Path) -> Iterator[tuple[int, int]]:
         yield _file_id(photo.stat())
 
 
-def check_absent(jobs: list[Job]) -> None:
+def check_absent(jobs: Sequence[Job]) -> None:
     """Complain where there are pictures already."""
     there = [path for job in jobs for path in job.pictures.values() if path.exists()]
     if there:
@@ -125,7 +134,7 @@ def check_absent(jobs: list[Job]) -> None:
         )
 
 
-def clear(jobs: list[Job], *, finished: bool) -> None:
+def clear(jobs: Sequence[Job], *, finished: bool) -> None:
     """Remove what killed writers have left of the jobs' pictures; ``finished``: these as well.
 
     All at the start: whoever resumes an overwrite that was stopped finds none of the old ones.

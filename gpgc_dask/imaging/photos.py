@@ -18,7 +18,15 @@ from PIL import Image, UnidentifiedImageError
 
 from gpgc_dask.imaging.errors import InputError
 
-__all__ = ["Orientation", "Photo", "hush", "open_image", "read_photo", "reading"]
+__all__ = [
+    "Orientation",
+    "Photo",
+    "hush",
+    "open_image",
+    "read_orientation",
+    "read_photo",
+    "reading",
+]
 
 Pixels = NDArray[np.uint8]
 
@@ -132,6 +140,12 @@ def read_photo(path: str | PathLike[str], side: int) -> Photo:
             image = image.transpose(orientation.turn)
         pixels = np.array(image)
     return Photo(pixels, orientation)
+
+
+def read_orientation(path: str | PathLike[str]) -> Orientation:
+    """How the photo at ``path`` lies, from its header alone."""
+    with open_image(path) as image, reading(path):
+        return _orientation(image)
 
 
 def _orientation(image: Any) -> Orientation:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any
+from typing import Any, Protocol
 
 import dask
 import numpy as np
@@ -44,7 +44,7 @@ from gpgc_dask.oracle.numpy import NumpyOracle
 from gpgc_dask.process import keep_freed_memory, one_blas_thread
 from gpgc_dask.storage import write_whole
 
-__all__ = ["PredictReport", "predict_masks"]
+__all__ = ["Maker", "PredictReport", "check_manner", "make_pictures", "predict_masks"]
 
 FULL_SCALE = 65535
 """What stands for probability 1 in a picture of 16 bits."""
@@ -103,30 +103,26 @@ def predict_masks(
         default the active client, else threads of this process
     """
     start = time.perf_counter()
-    if resume and overwrite:
-        raise ValueError("resume goes on with what is there and overwrite discards it: choose one")
-    if on_error not in ("raise", "skip"):
-        raise ValueError(f'on_error must be "raise" or "skip", got {on_error!r}')
+    check_manner(resume=resume, overwrite=overwrite, on_error=on_error)
     folders = output_folders(mask=target, probability=probability, std=std)
     predictor = Predictor.of(model, backbone, with_variance=len(folders) > 1)
     jobs = find_jobs(images, folders)
-    todo = [job for job in jobs if not job.is_done] if resume else jobs
-    if not (resume or overwrite):
-        check_absent(jobs)
-    problems: list[Problem] = []
-    if todo:
-        with entered(client) as cluster:
-            clear(todo, finished=overwrite)
-            problems = _run(cluster, predictor, todo, len(jobs), on_error, progress)
-    if len(problems) == len(jobs):
-        raise IngestError("none of the images could be used:\n" + told(problems), problems)
+    problems, resumed = make_pictures(
+        predictor,
+        jobs,
+        resume=resume,
+        overwrite=overwrite,
+        on_error=on_error,
+        progress=progress,
+        client=client,
+    )
     return PredictReport(
         target=str(folders["mask"]),
         images=len(jobs) - len(problems),
         skipped=sorted(problems, key=lambda problem: problem.name),
         probability=None if probability is None else str(folders["probability"]),
         std=None if std is None else str(folders["std"]),
-        resumed=len(jobs) - len(todo),
+        resumed=resumed,
         elapsed=time.perf_counter() - start,
     )
 
@@ -203,18 +199,25 @@ class Predictor:
         yield "probability", np.round(chosen * FULL_SCALE).astype(np.uint16)
 
 
-def _itself(predictor: Predictor) -> Predictor:
-    return predictor
+class Maker(Protocol):
+    """What makes pictures of photos. It travels to each worker once."""
+
+    def run(self, job: Any) -> None:
+        """Write the pictures of a job, each whole or not at all."""
 
 
-def predict_batch(jobs: Sequence[Job], predictor: Predictor) -> BatchResult:
+def _itself(maker: Maker) -> Maker:
+    return maker
+
+
+def make_batch(jobs: Sequence[Job], maker: Maker) -> BatchResult:
     """Do some photos. Runs on a worker."""
     keep_freed_memory()
     hush()
     problems = []
     for job in jobs:
         try:
-            predictor.run(job)
+            maker.run(job)
         except InputError as error:
             problems.append(Problem(printable(job.name), str(error)))
         except Exception as error:
@@ -226,9 +229,41 @@ def predict_batch(jobs: Sequence[Job], predictor: Predictor) -> BatchResult:
 # -- on the driver -----------------------------------------------------------------------------
 
 
+def check_manner(*, resume: bool, overwrite: bool, on_error: OnError) -> None:
+    """Complain of choices that :func:`make_pictures` cannot follow."""
+    if resume and overwrite:
+        raise ValueError("resume goes on with what is there and overwrite discards it: choose one")
+    if on_error not in ("raise", "skip"):
+        raise ValueError(f'on_error must be "raise" or "skip", got {on_error!r}')
+
+
+def make_pictures(
+    maker: Maker,
+    jobs: Sequence[Job],
+    *,
+    resume: bool,
+    overwrite: bool,
+    on_error: OnError,
+    progress: Listener | None,
+    client: Client | AbstractContextManager[Client] | None,
+) -> tuple[list[Problem], int]:
+    """Do the jobs on a cluster, see :func:`predict_masks`; (unusable photos, jobs done before)."""
+    todo = [job for job in jobs if not job.is_done] if resume else [*jobs]
+    if not (resume or overwrite):
+        check_absent(jobs)
+    problems: list[Problem] = []
+    if todo:
+        with entered(client) as cluster:
+            clear(todo, finished=overwrite)
+            problems = _run(cluster, maker, todo, len(jobs), on_error, progress)
+    if len(problems) == len(jobs):
+        raise IngestError("none of the images could be used:\n" + told(problems), problems)
+    return problems, len(jobs) - len(todo)
+
+
 def _run(
     client: Client,
-    predictor: Predictor,
+    maker: Maker,
     todo: list[Job],
     total: int,
     on_error: OnError,
@@ -240,7 +275,7 @@ def _run(
     problems: list[Problem] = []
     limited = one_blas_thread() if is_inside(client) else nullcontext()
     with limited:
-        for batch, result in _results(client, predictor, todo):
+        for batch, result in _results(client, maker, todo):
             done += result.images
             problems += result.problems
             if result.problems and on_error == "raise":
@@ -250,14 +285,14 @@ def _run(
 
 
 def _results(
-    client: Client, predictor: Predictor, todo: list[Job]
+    client: Client, maker: Maker, todo: list[Job]
 ) -> Iterator[tuple[list[Job], BatchResult]]:
     batches = [todo[i : i + IMAGES_A_TASK] for i in range(0, len(todo), IMAGES_A_TASK)]
     with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}):
         # A task and not scattered: it is done again where the only worker that held it has died.
-        sent = client.submit(_itself, predictor, pure=False)
+        sent = client.submit(_itself, maker, pure=False)
     ahead = tasks_ahead(client)
-    for batch, future in completed_batches(client, predict_batch, batches, (sent,), ahead):
+    for batch, future in completed_batches(client, make_batch, batches, (sent,), ahead):
         with Guard(batch[0].pictures["mask"].parent, batch[0].name):
             try:
                 result = future.result()

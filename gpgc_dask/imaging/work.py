@@ -223,8 +223,7 @@ def tasks_ahead(client: Client) -> int:
 def deadly(name: str) -> BatchResult:
     """What becomes of an image over which workers die."""
     reason = (
-        "workers died over it again and again: it needs more memory than they have, or crashes "
-        "the backbone"
+        "workers died over it again and again: it needs more memory than they have, or crashes them"
     )
     return BatchResult(0, [Problem(name, reason)], {})
 

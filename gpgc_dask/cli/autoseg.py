@@ -1,0 +1,116 @@
+"""``gpgc autoseg``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from gpgc_dask.cli.console import listing, print_json, print_out, time_text
+from gpgc_dask.cli.displays import Display
+from gpgc_dask.cli.options import (
+    Json,
+    OnError,
+    OnErrorOption,
+    Overwrite,
+    Resume,
+    Scheduler,
+    Workers,
+    check_choice,
+    check_output,
+)
+from gpgc_dask.cluster import connected
+from gpgc_dask.imaging.grabcut import MAX_SEED, AutosegReport
+from gpgc_dask.imaging.grabcut import autoseg as cut_masks
+
+__all__ = ["EXAMPLE", "autoseg"]
+
+EXAMPLE = (
+    "Examples:\n\n"
+    "gpgc autoseg photos/ boxes.csv -o rough-masks/\n\n"
+    "gpgc autoseg photos/ boxes.csv -o bad-masks/ --jitter 0.7 --seed 1 --side 512"
+)
+
+
+def autoseg(
+    images: Annotated[str, typer.Argument(help="Folder of photos, with subfolders.")],
+    boxes: Annotated[
+        str,
+        typer.Argument(
+            help="CSV file with the columns image (path within IMAGES), x, y, width, height, in "
+            "pixels of the upright photo; several rows of one image: the union."
+        ),
+    ],
+    *,
+    out: Annotated[str, typer.Option("--out", "-o", help="Folder of the masks.")],
+    iterations: Annotated[int, typer.Option(min=1, help="Iterations of GrabCut.")] = 5,
+    jitter: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=1,
+            help="Spoil the boxes: the IoU of each with the one given is drawn from 1 − jitter "
+            "to 1.",
+        ),
+    ] = 0.0,
+    seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Of GrabCut and --jitter.")] = 0,
+    side: Annotated[
+        int | None,
+        typer.Option(
+            min=16,
+            max=8192,
+            help="Work on photos scaled down to this longest side in pixels: quicker, and GrabCut "
+            "needs 200 bytes a pixel.",
+        ),
+    ] = None,
+    on_error: OnErrorOption = OnError.RAISE,
+    resume: Resume = False,
+    overwrite: Overwrite = False,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
+    json: Json = False,
+) -> None:
+    """Make rough masks from bounding boxes, by OpenCV's GrabCut: PNGs named after the photos.
+
+    They are what gpgc ingest takes: learn from them, and find those that went wrong. Photos without
+    a box are left out. Masks are written as they are done: after a crash or Ctrl-C, the same
+    command with --resume goes on. Runs on one process a core by default. Needs
+    pip install "gpgc_dask[grabcut]".
+    """
+    check_choice(resume=resume, overwrite=overwrite)
+    check_choice(workers=workers, scheduler=scheduler)
+    check_output(folder=out)
+    with Display() as display:
+        report = cut_masks(
+            images,
+            boxes,
+            out,
+            iterations=iterations,
+            jitter=jitter,
+            seed=seed,
+            side=side,
+            resume=resume,
+            overwrite=overwrite,
+            on_error=on_error.value,
+            progress=display.work,
+            client=connected(scheduler, workers),
+        )
+    if json:
+        print_json(asdict(report))
+    else:
+        _show(report)
+
+
+def _show(report: AutosegReport) -> None:
+    earlier = f", {report.resumed:,} of them by an earlier run" if report.resumed else ""
+    print_out(
+        f"[bold]{escape(report.target)}[/bold]: masks of {report.images:,} images{earlier}, "
+        f"in {time_text(report.elapsed)}"
+    )
+    if report.without_box:
+        print_out(f"  {report.without_box:,} photos have no box: left out")
+    if report.skipped:
+        rows = [(problem.name, problem.reason) for problem in report.skipped]
+        print_out(listing(f"{len(rows):,} files skipped", ["file", "why"], rows))

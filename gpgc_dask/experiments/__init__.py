@@ -1,0 +1,5 @@
+"""The paper's experiments on anybody's data: baselines, filtering rules, tables and statistics."""
+
+from gpgc_dask.experiments.compare import Comparison, compare
+
+__all__ = ["Comparison", "compare"]
