@@ -39,7 +39,7 @@ from gpgc_dask.oracle.dask import DaskOracle, compute, is_dask, select_rows
 from gpgc_dask.oracle.numpy import NumpyOracle
 from gpgc_dask.oracle.tasks import listed
 from gpgc_dask.planning import USABLE_SHARE
-from gpgc_dask.process import blas_threads, map_threads
+from gpgc_dask.process import blas_threads, map_threads, one_blas_thread
 from gpgc_dask.validation import (
     Training,
     _class_weight,
@@ -482,7 +482,8 @@ class Problem:
             return [self._held_out_hits(fold == number, grid) for number in share]
 
         shares = [folds[start::n_threads] for start in range(min(n_threads, len(folds)))]
-        parts = [part for parts in map_threads(run, shares) for part in parts]
+        with one_blas_thread():
+            parts = [part for parts in map_threads(run, shares) for part in parts]
         hits = sum(part[0] for part in parts)
         totals = group_sums(self.codes, self.weights, self.n_classes)
         return np.mean(hits / totals, axis=1), all(part[1] for part in parts)
