@@ -7,7 +7,7 @@ import shutil
 import uuid
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,18 +15,26 @@ import zarr
 
 from gpgc_dask.arrays import Labels
 
-if TYPE_CHECKING:
-    from gpgc_dask.estimators import _LinearGP
-
 __all__ = ["is_model", "load", "local_path", "save"]
 
 FORMAT = "gpgc_dask model"
 FORMAT_VERSION = 1
-ESTIMATORS = ("GPGC", "GP")
+ESTIMATORS = ("GPGC", "GP", "MarginSVM")
 
-ARRAYS = ("coef_", "covariance_factor_", "class_weight_", "noise_variance_", "confidence_")
+ARRAYS = (
+    "coef_",
+    "covariance_factor_",
+    "class_weight_",
+    "noise_variance_",
+    "confidence_",
+    "group_margin_",
+    "C_grid_",
+    "cv_scores_",
+    "rows_used_",
+)
 LABELS = ("classes_", "groups_", "feature_names_in_")
 VALUES = (
+    "C_",
     "redundancy_",
     "typical_noise_",
     "log_evidence_",
@@ -37,7 +45,7 @@ VALUES = (
 )
 
 
-def save(model: _LinearGP, path: str | PathLike[str]) -> None:
+def save(model: Any, path: str | PathLike[str]) -> None:
     """Write a fitted model to ``path``, whole or not at all; an older model there is replaced."""
     target = local_path(path).resolve()
     if type(model).__name__ not in ESTIMATORS:
@@ -61,8 +69,9 @@ def save(model: _LinearGP, path: str | PathLike[str]) -> None:
 
 
 def load(path: str | PathLike[str]) -> Any:
-    """Read a model written by ``save``: a fitted ``GPGC`` or ``GP``."""
+    """Read a model written by ``save``: a fitted ``GPGC``, ``GP`` or ``MarginSVM``."""
     from gpgc_dask.estimators import GP, GPGC
+    from gpgc_dask.svm import MarginSVM
 
     source = local_path(path)
     if not source.exists():
@@ -76,7 +85,7 @@ def load(path: str | PathLike[str]) -> Any:
             f"{source} was written by a newer gpgc_dask (format {meta['format_version']}, "
             f"this one reads up to {FORMAT_VERSION}): upgrade gpgc_dask"
         )
-    kind = {"GPGC": GPGC, "GP": GP}[meta["estimator"]]
+    kind = {"GPGC": GPGC, "GP": GP, "MarginSVM": MarginSVM}[meta["estimator"]]
     model = kind(**_parameters(_read_json(group, "parameters")))
     for name in ARRAYS:
         if name in group:
@@ -87,13 +96,14 @@ def load(path: str | PathLike[str]) -> Any:
             setattr(model, name, _read_labels(group, name))
     for name, value in _read_json(group, "values").items():
         setattr(model, name, value)
-    model.history_ = _read_json(group, "history")
     if "datasetjson" in group:
         model.dataset_ = _read_json(group, "dataset")
     if "reviewjson" in group:
         model.review_ = _read_table(group, "review")
-    names = _read_labels(group, "feature_groups").tolist()
-    model.feature_scales_ = dict(zip(names, group["scales"][...].tolist(), strict=True))
+    if "historyjson" in group:
+        model.history_ = _read_json(group, "history")
+        names = _read_labels(group, "feature_groups").tolist()
+        model.feature_scales_ = dict(zip(names, group["scales"][...].tolist(), strict=True))
     return model
 
 
@@ -104,7 +114,7 @@ def local_path(path: str | PathLike[str]) -> Path:
     return Path(path)
 
 
-def _write(model: _LinearGP, path: Path) -> None:
+def _write(model: Any, path: Path) -> None:
     group = zarr.create_group(path, zarr_format=3)
     for name in ARRAYS:
         if hasattr(model, name):
@@ -112,11 +122,12 @@ def _write(model: _LinearGP, path: Path) -> None:
     for name in LABELS:
         if hasattr(model, name):
             _write_labels(group, name, np.asarray(getattr(model, name)))
-    _write_labels(group, "feature_groups", np.array(list(model.feature_scales_)))
-    _write_array(group, "scales", np.array(list(model.feature_scales_.values())))
+    if hasattr(model, "history_"):
+        _write_labels(group, "feature_groups", np.array(list(model.feature_scales_)))
+        _write_array(group, "scales", np.array(list(model.feature_scales_.values())))
+        _write_json(group, "history", model.history_)
     values = {name: getattr(model, name) for name in VALUES if hasattr(model, name)}
     _write_json(group, "values", values)
-    _write_json(group, "history", model.history_)
     _write_json(group, "parameters", _plain_parameters(model))
     if hasattr(model, "dataset_"):
         _write_json(group, "dataset", model.dataset_)
@@ -140,10 +151,11 @@ def is_model(path: Path) -> bool:
         return False
 
 
-def _plain_parameters(model: _LinearGP) -> dict[str, Any]:
+def _plain_parameters(model: Any) -> dict[str, Any]:
     """Parameters that JSON holds, less those that belong to the session and not to the model."""
     parameters = model.get_params(deep=False)
-    parameters["progress"] = parameters["checkpoint"] = parameters["random_state"] = None
+    session = {"progress", "checkpoint", "random_state", "n_jobs"} & parameters.keys()
+    parameters |= dict.fromkeys(session)
     if isinstance(parameters["class_weight"], dict):
         parameters["class_weight"] = list(parameters["class_weight"].items())
     return parameters

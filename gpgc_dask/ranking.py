@@ -49,7 +49,7 @@ def review(model: _LinearGP, dataset: xr.Dataset) -> pd.DataFrame:
     agreement : IoU of the given mask with the prediction made without the image, over superpixels
         by their area; NaN where the mask says nothing (void)
     noise_variance, confidence : the model's, NaN for images left out of the fit; a GP has one
-        noise for all images and no confidence
+        noise for all images and no confidence, an SVM a confidence by its margin and no noise
     """
     return predict_and_review(model, dataset)[1]
 
@@ -66,7 +66,7 @@ def predict_and_review(model: _LinearGP, dataset: xr.Dataset) -> tuple[Index, pd
         {
             "image": names,
             "agreement": np.where(known & labelled, found.iou[place], np.nan),
-            "noise_variance": _of_images(model, model.noise_variance_, names),
+            "noise_variance": _of_images(model, getattr(model, "noise_variance_", np.nan), names),
             "confidence": _of_images(model, getattr(model, "confidence_", np.nan), names),
             "flags": text_values(dataset["flags"]),
             "superpixels": np.bincount(image, minlength=names.size),

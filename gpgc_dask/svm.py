@@ -2,11 +2,6 @@
 
 The model is LibLinear's (scikit-learn's ``LinearSVC``). LibLinear wants all rows in memory, as
 float64 and once more as its own sparse nodes; only predictions and margins are out of core.
-
-Choosing C takes n_folds × 20 fits, and at large C LibLinear takes half a minute for each on
-27,000×489 numbers. So the folds are fitted by Newton's method on the rows inside the margin
-(Keerthi & DeCoste 2005), each C from the one before: the same strictly convex problem, so the same
-optimum and the same held-out predictions, in a few passes over the rows.
 """
 
 from __future__ import annotations
@@ -14,38 +9,38 @@ from __future__ import annotations
 import numbers
 import warnings
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, Self, TypeAlias
+from os import PathLike
+from typing import Any, Literal, Self
 
 import numpy as np
 import psutil  # type: ignore[import-untyped]
 from dask.utils import format_bytes
 from distributed.system import MEMORY_LIMIT
-from scipy.linalg import cho_factor, cho_solve
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GroupKFold
-from sklearn.svm import LinearSVC
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from gpgc_dask.arrays import Array, Index, Mask, group_sums
+from gpgc_dask.arrays import Array, Index, Labels, group_sums
 from gpgc_dask.dataset import is_dataset, provenance, training_arrays
 from gpgc_dask.decisions import to_labels
+from gpgc_dask.hinge import GRAM_ROWS, Chosen, Problem
+from gpgc_dask.metrics import GroupAgreement, group_agreement
 from gpgc_dask.oracle.base import Rows
 from gpgc_dask.oracle.dask import DaskOracle, compute, is_dask, select_rows
 from gpgc_dask.oracle.numpy import NumpyOracle
 from gpgc_dask.oracle.tasks import listed
 from gpgc_dask.planning import USABLE_SHARE
-from gpgc_dask.process import blas_threads, map_threads, one_blas_thread
+from gpgc_dask.process import blas_threads
 from gpgc_dask.validation import (
     Training,
-    _class_weight,
     check_features,
     check_training,
     choice,
+    class_weights,
+    find_labels,
     positive,
 )
 
@@ -62,12 +57,6 @@ KEPT_BYTES = 128 << 20
 
 LARGEST_COUNT = 2**31 - 1
 """LibLinear counts its nodes, one a number and one a row, in 32 bits, unchecked."""
-
-GRAM_ROWS = 4096
-"""Rows that a Gram product takes at a time."""
-
-Factors = Callable[[Index, Array], Array]
-"""((n,) class codes, (n,) weights) -> (classes,) factor of each class's cost."""
 
 
 class MarginSVM(ClassifierMixin, BaseEstimator):
@@ -99,6 +88,7 @@ class MarginSVM(ClassifierMixin, BaseEstimator):
     group_margin_ : (J,) mean margin of the group's labels over all its rows, weighted by
         ``sample_weight``: y f for two classes, for more the label's f less the largest other;
         small = unreliable, NaN where no row has weight
+    confidence_ : (J,) share of the groups with a smaller margin
     coef_ : (1, k) or (classes, k)
     C_ : the cost;  C_grid_, cv_scores_ : (20,) costs and their scores, empty for a given C
     classes_, class_weight_ : labels that have weight, and the factor of each
@@ -180,7 +170,8 @@ class MarginSVM(ClassifierMixin, BaseEstimator):
         rows = self._rows_to_use(training, grouped=groups is not None)
         self._refuse_if_too_large(training, rows, force=force)
         self._learn(training, rows, grouped=groups is not None)
-        self.__dict__.pop("dataset_", None)
+        for name in ("dataset_", "review_"):
+            self.__dict__.pop(name, None)
         if origin is not None:
             self.dataset_ = origin
         validate_data(self, X, skip_check_array=True)
@@ -267,7 +258,7 @@ class MarginSVM(ClassifierMixin, BaseEstimator):
         # Classes that only rows without weight have are none of the model's.
         present, codes = np.unique(rows.codes[used], return_inverse=True)
         weights = rows.weights[used]
-        factors = partial(_class_weight, self.class_weight, training.classes)
+        factors = partial(class_weights, self.class_weight, training.classes)
         class_weight = factors(rows.codes[used], weights)[present]
         problem = Problem(
             X=load_rows(training.X, used),
@@ -286,6 +277,7 @@ class MarginSVM(ClassifierMixin, BaseEstimator):
         values = _values(training.X, coef)[counted] if sampled else _values(problem.X, coef)
         margins = label_margins(values, np.searchsorted(present, rows.codes[counted]))
         self.group_margin_ = group_means(margins, rows.take(counted))
+        self.confidence_ = _confidence(self.group_margin_)
         self.groups_, self.rows_used_ = training.groups, used
         self.classes_, self.class_weight_ = training.classes[present], class_weight
         self.C_, self.C_grid_, self.cv_scores_ = chosen.C, chosen.grid, chosen.scores
@@ -335,6 +327,89 @@ class MarginSVM(ClassifierMixin, BaseEstimator):
     def predict(self, X: Any) -> Any:
         """Labels by the largest decision value, in the caller's own label values."""
         return to_labels(self.decision_function(X), self.classes_)
+
+    def leave_group_out(
+        self,
+        X: Any,
+        y: Any = None,
+        groups: Any = None,
+        *,
+        sample_weight: Any = None,
+        area: Any = None,
+        return_agreement: bool = False,
+    ) -> Any:
+        """Decision values (N,) or (N, classes) of machines that never saw the row's group.
+
+        The groups are shared out to ``n_folds`` folds, and a machine of cost ``C_`` is trained
+        without each: n_folds fits, on rows held in memory. As of ``GPGC``, but for the folds;
+        ``return_agreement`` adds a :class:`~gpgc_dask.metrics.GroupAgreement`.
+        """
+        check_is_fitted(self)
+        if is_dataset(X):
+            given = training_arrays(X).replaced(y=y, groups=groups, weight=sample_weight, area=area)
+            X, y, groups, sample_weight, area = (
+                given.X, given.y, given.groups, given.weight, given.area
+            )  # fmt: skip
+        training = check_training(X, y, groups, None, sample_weight, None, group_noise=False)
+        codes, rows = self._known_codes(training), training.rows
+        fold = fold_numbers(codes, rows.groups, int(self.n_folds))
+        X = load_rows(training.X, np.arange(len(codes)))
+        values = np.empty((len(codes), len(self.coef_)))
+        for number in range(int(fold.max()) + 1):
+            used = np.flatnonzero((fold != number) & (rows.weights > 0))
+            values[fold == number] = X[fold == number] @ self._machine(X, codes, rows, used).T
+        found = values[:, 0] if values.shape[1] == 1 else values
+        if not return_agreement:
+            return found
+        return found, self._agreement(found, codes, rows, training.groups, area)
+
+    def _known_codes(self, training: Training) -> Index:
+        """(N,) numbers of the rows' classes among ``classes_``."""
+        place, known = find_labels(self.classes_, training.classes)
+        if not known.all():
+            raise ValueError(
+                f"y has label(s) {listed(training.classes[~known])} that the model was not fitted "
+                f"with; its classes are {listed(self.classes_)}"
+            )
+        return np.asarray(place[training.rows.codes], dtype=np.intp)
+
+    def _machine(self, X: Array, codes: Index, rows: Rows, used: Index) -> Array:
+        """(1, k) or (classes, k) weights of a machine trained on some rows."""
+        n_classes = self.classes_.size
+        factors = class_weights(self.class_weight, self.classes_, codes[used], rows.weights[used])
+        if np.unique(codes[used]).size < n_classes:
+            raise ValueError(
+                "without one of the folds a class is missing: fewer folds (n_folds=), or more "
+                "groups of that class"
+            )
+        problem = Problem(
+            X[used], codes[used], rows.weights[used], None, n_classes,
+            lambda codes, weights: factors, float(self.tol), int(self.max_iter),
+        )  # fmt: skip
+        return problem.train(self.C_, factors)[0]
+
+    def _agreement(
+        self, values: Array, codes: Index, rows: Rows, names: Labels, area: Any
+    ) -> GroupAgreement:
+        predicted = (values > 0).astype(np.intp) if values.ndim == 1 else values.argmax(1)
+        size = np.ones(len(codes)) if area is None else np.asarray(area, dtype=np.float64)
+        size = size * (rows.weights > 0)
+        return group_agreement(codes, predicted, rows.groups, size, self.classes_.size, names)
+
+    def review(self, dataset: Any) -> Any:
+        """As of ``GPGC``: agreement out of fold, and the share of images with a smaller margin."""
+        from gpgc_dask.ranking import review
+
+        check_is_fitted(self)
+        self.review_ = review(self, dataset)
+        return self.review_
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the fitted model to ``path``; read it with ``gpgc_dask.load``."""
+        from gpgc_dask.persistence import save
+
+        check_is_fitted(self)
+        save(self, path)
 
 
 # -- rows ----------------------------------------------------------------------------------
@@ -432,170 +507,8 @@ def group_means(values: Array, rows: Rows) -> Array:
     return np.divide(sums, total, out=np.full(rows.n_groups, np.nan), where=total > 0)
 
 
-# -- training ------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """The cost, and the (grid,) scores that chose it; empty where it was given."""
-
-    C: float
-    grid: Array
-    scores: Array
-    converged: bool
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Rows in memory to train on: X (n, k), codes (n,), weights (n,) > 0, groups (n,) or None."""
-
-    X: Array
-    codes: Index
-    weights: Array
-    groups: Index | None
-    n_classes: int
-    factors: Factors
-    tol: float
-    max_iter: int
-
-    def train(self, C: float, class_weight: Array) -> tuple[Array, int]:
-        """LibLinear's weights, (1, k) or (classes, k), and its number of steps."""
-        machine = LinearSVC(
-            C=C,
-            dual=False,
-            fit_intercept=False,
-            class_weight=dict(enumerate(class_weight.tolist())),
-            tol=self.tol,
-            max_iter=self.max_iter,
-            random_state=0,
-        )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            machine.fit(self.X, self.codes, sample_weight=self.weights)
-        return np.ascontiguousarray(machine.coef_), int(machine.n_iter_)
-
-    def cross_validate(self, fold: Index, grid: Array, n_threads: int) -> tuple[Array, bool]:
-        """((grid,) balanced accuracy on held-out rows, whether all fits converged)."""
-        folds = range(int(fold.max()) + 1)
-
-        def run(share: range) -> list[tuple[Array, bool]]:
-            return [self._held_out_hits(fold == number, grid) for number in share]
-
-        shares = [folds[start::n_threads] for start in range(min(n_threads, len(folds)))]
-        with one_blas_thread():
-            parts = [part for parts in map_threads(run, shares) for part in parts]
-        hits = sum(part[0] for part in parts)
-        totals = group_sums(self.codes, self.weights, self.n_classes)
-        return np.mean(hits / totals, axis=1), all(part[1] for part in parts)
-
-    def _held_out_hits(self, held: Mask, grid: Array) -> tuple[Array, bool]:
-        """((grid, classes) weight of the held-out rows predicted right, convergence)."""
-        truth, weight = self.codes[held], self.weights[held]
-        kept = np.where(held, 0.0, self.weights)
-        known = np.flatnonzero(group_sums(self.codes, kept, self.n_classes))
-        hits = np.zeros((grid.size, self.n_classes))
-        done = True
-        for number, found in enumerate(zip(*self._paths(kept, known, grid), strict=True)):
-            values = np.stack([f[held] for f, _ in found])
-            best = values.argmax(0) if len(found) > 1 else (values[0] > 0).astype(np.intp)
-            right = known[best] == truth
-            hits[number] = group_sums(truth, weight * right, self.n_classes)
-            done = done and all(converged for _, converged in found)
-        return hits, done
-
-    def _paths(self, weights: Array, known: Index, grid: Array) -> list[Iterator[Values]]:
-        """A machine for two known classes, one a class for more; a constant where there is one."""
-        if known.size == 1:
-            return [iter([(np.full(self.codes.size, -1.0), True)] * grid.size)]
-        used = weights > 0
-        factors = self.factors(self.codes[used], weights[used])
-        paths = []
-        for code in known[1:] if known.size == 2 else known:
-            own = self.codes == code
-            # As LibLinear reads class weights: the rest, where it is several classes, counts 1.
-            factor = factors[self.codes] if known.size == 2 else np.where(own, factors[code], 1.0)
-            signs = np.where(own, 1.0, -1.0)
-            paths.append(
-                newton_path(self.X, signs, weights * factor, grid, self.tol, self.max_iter)
-            )
-        return paths
-
-
-Values: TypeAlias = tuple[Array, bool]
-"""(n,) decision values of all rows at one C, and whether the fit converged."""
-
-
-def newton_path(
-    X: Array, signs: Array, cost: Array, grid: Array, tol: float, max_iter: int
-) -> Iterator[Values]:
-    """Fits of ½‖w‖² + C Σ cost max(0, 1 − sign w·x)² at each C of a growing grid.
-
-    Rows of cost 0 have decision values all the same. Each fit starts from the last one; Newton's
-    matrix is that of the rows inside the margin, updated by those that came and went.
-    """
-    w, f = np.zeros(X.shape[1]), np.zeros(len(X))
-    gram = ActiveGram(X, cost)
-    used = signs[cost > 0]
-    rarer = min(np.count_nonzero(used > 0), np.count_nonzero(used < 0))
-    # LibLinear's rule: relative to the gradient at w = 0, less where a class is rare.
-    limit = tol * rarer / used.size * float(np.linalg.norm(X.T @ (2.0 * cost * signs)))
-    for C in grid.tolist():
-        converged = False
-        for _ in range(max_iter):
-            slack = np.maximum(1.0 - signs * f, 0.0)
-            gradient = w - X.T @ (2.0 * C * cost * slack * signs)
-            converged = bool(np.linalg.norm(gradient) <= C * limit)
-            if converged:
-                break
-            step = gram.solve(slack > 0, C, -gradient)
-            move = X @ step
-            t = step_length(w, step, 1.0 - signs * f, signs * move, C * cost, gradient @ step)
-            w, f = w + t * step, f + t * move
-        yield f, converged
-
-
-class ActiveGram:
-    """Σ cost x xᵀ over the rows inside the margin, kept up to date as rows come and go."""
-
-    def __init__(self, X: Array, cost: Array) -> None:
-        self.X = X
-        self.root = np.sqrt(cost)
-        self.active = np.zeros(len(X), dtype=bool)
-        self.H = np.zeros((X.shape[1], X.shape[1]))
-
-    def solve(self, active: Mask, C: float, v: Array) -> Array:
-        """(I + 2C H)⁻¹ v, with the rows marked in ``active`` in H."""
-        active = active & (self.root > 0)
-        self._add(np.flatnonzero(active & ~self.active), 1.0)
-        self._add(np.flatnonzero(self.active & ~active), -1.0)
-        self.active = active
-        A = 2.0 * C * self.H
-        # Features of any size: what rounding may take from the diagonal is given back.
-        A[np.diag_indices_from(A)] += 1.0 + np.finfo(float).eps * np.trace(A)
-        return np.asarray(cho_solve(cho_factor(A, lower=True, overwrite_a=True), v))
-
-    def _add(self, rows: Index, sign: float) -> None:
-        for start in range(0, rows.size, GRAM_ROWS):
-            part = rows[start : start + GRAM_ROWS]
-            A = self.X[part] * self.root[part, None]
-            self.H += sign * (A.T @ A)
-
-
-def step_length(
-    w: Array, step: Array, slack: Array, move: Array, cost: Array, slope: float
-) -> float:
-    """Armijo's rule along ``step``: half of it, and half of that, until the objective falls.
-
-    slack : 1 − sign f (n,), which falls by ``move`` (n,) in a whole step;  slope : there, < 0
-    """
-
-    def objective(t: float) -> float:
-        return float(
-            0.5 * np.sum((w + t * step) ** 2) + cost @ np.maximum(slack - t * move, 0.0) ** 2
-        )
-
-    start, t = objective(0.0), 1.0
-    # Close to the optimum the gain is less than the rounding of the objective.
-    while objective(t) > start * (1 + 1e-12) + 1e-4 * t * slope and t > 1e-9:
-        t *= 0.5
-    return t
+def _confidence(margin: Array) -> Array:
+    """(J,) share of the groups with a smaller margin; NaN where there is none."""
+    known = np.sort(margin[np.isfinite(margin)])
+    share = np.searchsorted(known, margin, side="left") / max(known.size, 1)
+    return np.where(np.isfinite(margin), share, np.nan)

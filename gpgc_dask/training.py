@@ -14,11 +14,12 @@ from gpgc_dask.dataset import open_dataset
 from gpgc_dask.estimators import GP, GPGC
 from gpgc_dask.persistence import is_model, load, local_path
 from gpgc_dask.ranking import check_fitted_on
+from gpgc_dask.svm import MarginSVM
 
 __all__ = ["METHODS", "Method", "checkpoint_path", "train"]
 
-Method = Literal["gpgc", "gp"]
-METHODS: dict[str, Any] = {"gpgc": GPGC, "gp": GP}
+Method = Literal["gpgc", "gp", "svm"]
+METHODS: dict[str, Any] = {"gpgc": GPGC, "gp": GP, "svm": MarginSVM}
 
 
 def checkpoint_path(target: str | PathLike[str]) -> Path:
@@ -48,7 +49,7 @@ def train(
     ----------
     data : the dataset, as :func:`~gpgc_dask.open_dataset` takes it
     target : the model, a local path
-    method : "gpgc" (one noise an image) or "gp" (one for all)
+    method : "gpgc" (one noise an image), "gp" (one for all) or "svm", whose fit has no checkpoint
     parameters : of the estimator, as ``{"redundancy": 1.0}``
     progress : called with each entry of ``history_``
     announce : called with what begins, "fit" or "review"
@@ -58,7 +59,9 @@ def train(
     tell = announce or (lambda stage: None)
     path = local_path(target).expanduser()
     checkpoint = checkpoint_path(path)
-    estimator = METHODS[method](**(parameters or {}), checkpoint=checkpoint, progress=progress)
+    estimator = METHODS[method](**(parameters or {}))
+    if method != "svm":
+        estimator.set_params(checkpoint=checkpoint, progress=progress)
     _check_target(path, checkpoint, resume=resume, overwrite=overwrite)
     dataset = open_dataset(data, storage_options)
     model = _finished(path, dataset, estimator) if resume else None
@@ -111,7 +114,7 @@ def _finished(target: Path, dataset: xr.Dataset, wanted: Any) -> Any:
         raise ValueError(
             f"{target} is in the way: {error}; or overwrite it (--overwrite)"
         ) from None
-    left_out = ("checkpoint", "progress")
+    left_out = ("checkpoint", "progress", "n_jobs", "random_state")
     there, here = model.get_params(), wanted.get_params()
     differing = [
         f"{name} ({there[name]} there, {here[name]} here)"

@@ -29,6 +29,7 @@ __all__ = [
     "check_training",
     "check_weights",
     "choice",
+    "class_weights",
     "code_labels",
     "find_labels",
     "positive",
@@ -84,7 +85,7 @@ def check_training(
             f"y has one class only ({listed(classes[present])}) among the rows with weight: "
             "a model needs 2 classes or more; add rows of another class"
         )
-    weight_of_class = _class_weight(class_weight, classes, codes, weights)
+    weight_of_class = class_weights(class_weight, classes, codes, weights)
     names, index = _groups(groups, n)
     rows = Rows(codes, weights * weight_of_class[codes], index, classes.size, names.size)
     if group_noise and names.size > 1:
@@ -264,7 +265,7 @@ def check_weights(name: str, values: Any, n: int) -> Array:
     return weights
 
 
-def _class_weight(class_weight: Any, classes: Labels, codes: Index, weights: Array) -> Array:
+def class_weights(class_weight: Any, classes: Labels, codes: Index, weights: Array) -> Array:
     """(classes,) factor of each class. Balanced: classes weigh the same, the total is kept."""
     if class_weight is None:
         return np.ones(classes.size)

@@ -14,6 +14,7 @@ from sklearn.model_selection import GroupKFold, cross_val_predict
 from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import gpgc_dask.hinge as hinge
 import gpgc_dask.svm as svm
 from gpgc_dask import MarginSVM, open_dataset
 from tests.problems import classification
@@ -118,7 +119,7 @@ def test_newton_finds_the_optimum_of_liblinear(scale):
     signs, cost = np.where(y == 1, 1.0, -1.0), np.linspace(0.5, 2.0, y.size)
     grid = np.array([1e-3, 1.0]) / scale**2
     for C, (values, converged) in zip(
-        grid, svm.newton_path(X, signs, cost, grid, tol=1e-8, max_iter=200), strict=True
+        grid, hinge.newton_path(X, signs, cost, grid, tol=1e-8, max_iter=200), strict=True
     ):
         wanted = linear_svc(C).fit(X, y, sample_weight=cost)
         assert converged

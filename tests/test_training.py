@@ -11,8 +11,10 @@ import time
 
 import numpy as np
 import pytest
+from sklearn.model_selection import GroupKFold
+from sklearn.svm import LinearSVC
 
-from gpgc_dask import load
+from gpgc_dask import MarginSVM, load, open_dataset
 from gpgc_dask.progress import seconds_left
 from gpgc_dask.training import checkpoint_path, train
 from tests.images import tree_bytes
@@ -122,6 +124,58 @@ def test_on_workers(run, reference, tmp_path):
     assert found["redundancy"] == 1.0
     alone = train(reference, tmp_path / "alone.zarr", parameters={"redundancy": 1.0})
     assert found["log_evidence"] == pytest.approx(alone.log_evidence_, rel=1e-6)
+
+
+def test_the_svm_goes_the_same_way(run, reference, tmp_path, folders):
+    """Fit, rank, report and predict by the baseline; its agreement is out of fold."""
+    target = tmp_path / "svm.zarr"
+    code, out, err = run("fit", reference, "-o", target, "--method", "svm", "--json")
+    assert code == 0, err
+    assert json.loads(out)["images"] == 30
+    model = load(target)
+    dataset = open_dataset(reference)
+    same = MarginSVM().fit(dataset)
+    np.testing.assert_array_equal(model.coef_, same.coef_)
+    np.testing.assert_array_equal(model.group_margin_, same.group_margin_)
+    assert model.review_["agreement"].between(0, 1).all()
+    order = np.argsort(same.group_margin_)
+    assert np.all(np.diff(model.confidence_[order]) >= 0)
+    code, out, _ = run("rank", target, "--by", "confidence")
+    assert out.splitlines()[1].split(",")[1] == same.groups_[order[0]]
+    assert run("report", reference, target, "-o", tmp_path / "r.html")[0] == 0
+    given = [target, folders[0], "-o", tmp_path / "m", "--workers", 1]
+    code, _, err = run("predict", *given, "--std", tmp_path / "s")
+    assert code == 1
+    assert "knows no probabilities" in err
+    assert run("predict", *given)[0] == 0
+    assert len(list((tmp_path / "m").iterdir())) == 30
+    assert run("plan", reference, "--method", "svm")[0] == 0
+    wrong = ("fit", reference, "-o", tmp_path / "x", "--method", "svm", "--redundancy", "1")
+    assert run(*wrong)[0] == 2
+
+
+def test_out_of_fold_predictions_of_an_svm():
+    """By hand: groups shared out to folds, a machine without each."""
+    rng = np.random.default_rng(0)
+    groups = np.repeat(np.arange(12), 20)
+    X = np.column_stack([rng.standard_normal((240, 4)), np.ones(240)])
+    y = (X[:, 0] + 0.5 * rng.standard_normal(240) > 0).astype(int)
+    model = MarginSVM(C=0.01).fit(X, y, groups=groups)
+    values, agreement = model.leave_group_out(X, y, groups, return_agreement=True)
+    expected = np.empty(240)
+    for kept, held in GroupKFold(5).split(X, y, groups):
+        machine = LinearSVC(
+            C=0.01, dual=False, fit_intercept=False, class_weight=_balanced(y[kept]), tol=1e-6
+        )
+        expected[held] = machine.fit(X[kept], y[kept]).decision_function(X[held])
+    np.testing.assert_allclose(values, expected, atol=1e-5)
+    first = groups == 0
+    both = ((values > 0) & (y == 1))[first].sum()
+    assert agreement.iou[0] == both / ((values > 0) | (y == 1))[first].sum()
+
+
+def _balanced(y):
+    return {c: len(y) / (2 * np.sum(y == c)) for c in (0, 1)}
 
 
 def test_plan(run, reference):

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
+from dask.utils import format_bytes
 from rich.markup import escape
 
 from gpgc_dask.cli.console import facts, print_json, print_out, time_text
@@ -25,6 +26,7 @@ from gpgc_dask.cli.options import (
 from gpgc_dask.cluster import connected
 from gpgc_dask.dataset import open_dataset
 from gpgc_dask.ranking import is_suspect
+from gpgc_dask.svm import available_bytes
 from gpgc_dask.training import METHODS, train
 
 __all__ = ["FIT_EXAMPLE", "PLAN_EXAMPLE", "fit", "plan"]
@@ -40,14 +42,18 @@ PLAN_EXAMPLE = (
 
 
 class MethodName(StrEnum):
-    """One noise variance an image, or one for all."""
+    """One noise variance an image, one for all, or the SVM."""
 
     GPGC = "gpgc"
     GP = "gp"
+    SVM = "svm"
 
 
 Method = Annotated[
-    MethodName, typer.Option(help="One noise variance an image (gpgc), or one for all (gp).")
+    MethodName,
+    typer.Option(
+        help="One noise variance an image (gpgc), one for all (gp), or the baseline (svm)."
+    ),
 ]
 Redundancy = Annotated[
     str,
@@ -105,7 +111,7 @@ def fit(
             data,
             out,
             method=method.value,
-            parameters={"redundancy": _redundancy(redundancy), "max_iter": max_iter},
+            parameters=_parameters(method, redundancy, max_iter),
             resume=resume,
             overwrite=overwrite,
             progress=display.fit,
@@ -118,13 +124,26 @@ def fit(
         _show(_outcome(out, model))
 
 
+def _parameters(method: MethodName, redundancy: str, max_iter: int) -> dict[str, Any]:
+    if method is not MethodName.SVM:
+        return {"redundancy": _redundancy(redundancy), "max_iter": max_iter}
+    if redundancy != "auto":
+        raise typer.BadParameter("--redundancy belongs to gpgc and gp: an SVM has none")
+    return {}
+
+
 def _outcome(out: str, model: Any) -> dict[str, Any]:
-    seconds = sum(sum(entry["seconds"].values()) for entry in model.history_)
-    return {
+    common = {
         "model": out,
         "images": len(model.review_),
         "suspect": int(is_suspect(model.review_).sum()),
         "converged": bool(model.converged_),
+    }
+    if not hasattr(model, "history_"):
+        scores = dict(zip(model.C_grid_.tolist(), model.cv_scores_.tolist(), strict=True))
+        return common | {"C": model.C_, "balanced_accuracy": scores.get(model.C_)}
+    seconds = sum(sum(entry["seconds"].values()) for entry in model.history_)
+    return common | {
         "log_evidence": float(model.log_evidence_),
         "iterations": model.n_iter_,
         "reads": model.n_reads_,
@@ -135,10 +154,15 @@ def _outcome(out: str, model: Any) -> dict[str, Any]:
 
 
 def _show(found: dict[str, Any]) -> None:
+    images = ("images", f"{found['images']:,}, {found['suspect']:,} suspect (agreement below 0.5)")
+    if "C" in found:
+        chosen = f"{found['C']:.3g}, balanced accuracy {found['balanced_accuracy']:.3f} out of fold"
+        print_out(f"[bold]{escape(found['model'])}[/bold]", facts([images, ("C", chosen)]))
+        return
     settled = "" if found["converged"] else "; NOT settled: raise --max-iter and --resume"
     scales = ", ".join(f"{name} {value:.3g}" for name, value in found["feature_scales"].items())
     rows = [
-        ("images", f"{found['images']:,}, {found['suspect']:,} suspect (agreement below 0.5)"),
+        images,
         ("log evidence", f"{found['log_evidence']:,.1f}"),
         ("feature scales", scales),
         ("rows that count as one", f"{found['redundancy']:.2f}"),
@@ -164,6 +188,9 @@ def plan(
 ) -> None:
     """Say what a fit will cost: memory, reads of the data, arithmetic, time. Fits nothing."""
     dataset = open_dataset(data)
+    if method is MethodName.SVM:
+        _plan_svm(dataset, json=json)
+        return
     estimator = METHODS[method.value](redundancy=_redundancy(redundancy))
     found = estimator.plan(
         dataset,
@@ -175,3 +202,17 @@ def plan(
         print_json(asdict(found) | {"fits": found.fits})
     else:
         print_out(escape(str(found)))
+
+
+def _plan_svm(dataset: Any, *, json: bool) -> None:
+    n, k = dataset.sizes["superpixel"], dataset.sizes["feature"]
+    needed = METHODS["svm"]().memory_bytes(n, k, len(dataset.attrs["classes"]))
+    there = available_bytes()
+    if json:
+        print_json({"memory_bytes": needed, "available_bytes": there, "fits": needed <= there})
+        return
+    verdict = "fits" if needed <= there else "DOES NOT FIT"
+    print_out(
+        f"memory           {format_bytes(needed)} of {format_bytes(there)}: {verdict} "
+        "(an SVM holds all rows in memory)"
+    )

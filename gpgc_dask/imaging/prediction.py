@@ -158,6 +158,11 @@ class Predictor:
                 "gpgc ingest"
             )
         values = mask_values(origin["class_values"])
+        if with_variance and not hasattr(model, "covariance_factor_"):
+            raise ValueError(
+                f"a {type(model).__name__} knows no probabilities and no deviations: leave these "
+                "folders out, or use a GPGC or GP"
+            )
         if not np.isin(model.classes_, np.arange(values.size)).all():
             raise ValueError(
                 "this model was fitted with labels that are not the dataset's, so masks have no "
@@ -168,7 +173,7 @@ class Predictor:
             model.coef_[0] if len(model.coef_) == 1 else model.coef_.T,
             model.classes_.astype(np.intp),
             values,
-            model.typical_noise_,
+            getattr(model, "typical_noise_", np.nan),
             model.covariance_factor_ if with_variance else None,
         )
 

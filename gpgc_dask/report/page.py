@@ -12,7 +12,7 @@ from importlib.metadata import version
 from importlib.resources import files
 from os import PathLike
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jinja2
 import numpy as np
@@ -26,9 +26,6 @@ from gpgc_dask.ranking import SUSPECT_BELOW, is_suspect, predict_and_review, ran
 from gpgc_dask.report.charts import bars, histogram, line
 from gpgc_dask.report.pictures import Picture, pictures, thumbnail_side
 from gpgc_dask.storage import write_whole
-
-if TYPE_CHECKING:
-    from gpgc_dask.estimators import _LinearGP
 
 __all__ = ["ReportSummary", "write_report"]
 
@@ -53,7 +50,7 @@ class ReportSummary:
 
 def write_report(
     dataset: xr.Dataset,
-    model: _LinearGP,
+    model: Any,
     target: str | PathLike[str],
     *,
     title: str | None = None,
@@ -103,9 +100,7 @@ def _pictures(
     return made
 
 
-def content(
-    title: str, dataset: xr.Dataset, model: _LinearGP, ranking: pd.DataFrame
-) -> dict[str, Any]:
+def content(title: str, dataset: xr.Dataset, model: Any, ranking: pd.DataFrame) -> dict[str, Any]:
     """All that the page says, but for the pictures."""
     suspect = int(is_suspect(ranking).sum())
     return {
@@ -125,7 +120,7 @@ def content(
     }
 
 
-def _charts(model: _LinearGP, ranking: pd.DataFrame) -> list[dict[str, Any]]:
+def _charts(model: Any, ranking: pd.DataFrame) -> list[dict[str, Any]]:
     agreement = ranking["agreement"].dropna().to_numpy()
     noise = ranking["noise_variance"].dropna().to_numpy()
     charts = [
@@ -136,7 +131,7 @@ def _charts(model: _LinearGP, ranking: pd.DataFrame) -> list[dict[str, Any]]:
             "svg": histogram(agreement, f"Histogram of the agreement of {agreement.size} images"),
         }
     ]
-    if np.ndim(model.noise_variance_):
+    if np.ndim(getattr(model, "noise_variance_", 0)):
         told = f"Histogram of the noise variance of {noise.size} images, logarithmic"
         charts.append(
             {
@@ -146,6 +141,8 @@ def _charts(model: _LinearGP, ranking: pd.DataFrame) -> list[dict[str, Any]]:
                 "svg": histogram(noise, told, logarithmic=True),
             }
         )
+    if not hasattr(model, "history_"):
+        return charts
     reads = [entry["reads"] for entry in model.history_]
     to_go = [decades_to_go(entry) for entry in model.history_]
     charts += [
@@ -165,9 +162,16 @@ def _charts(model: _LinearGP, ranking: pd.DataFrame) -> list[dict[str, Any]]:
     return charts
 
 
-def _facts(dataset: xr.Dataset, model: _LinearGP) -> list[tuple[str, str]]:
+def _facts(dataset: xr.Dataset, model: Any) -> list[tuple[str, str]]:
     source: Mapping[str, Any] = dataset.attrs["source"]
-    reads = f"{model.n_iter_} iterations, {model.n_reads_} reads of the data"
+    about = [("model", type(model).__name__)]
+    if hasattr(model, "history_"):
+        reads = f"{model.n_iter_} iterations, {model.n_reads_} reads of the data"
+        about = [
+            ("model", f"{type(model).__name__}, log evidence {model.log_evidence_:,.1f}"),
+            ("fit", reads if model.converged_ else f"{reads}; not settled"),
+            ("superpixels that count as one", f"{model.redundancy_:.2f}"),
+        ]
     return [
         ("photos", str(source.get("images", ""))),
         ("masks", str(source.get("masks") or source.get("coco", ""))),
@@ -176,9 +180,7 @@ def _facts(dataset: xr.Dataset, model: _LinearGP) -> list[tuple[str, str]]:
             f"{dataset.sizes['superpixel']:,} superpixels × {dataset.sizes['feature']:,} features "
             f"({dataset.attrs['backbone']['name']})",
         ),
-        ("model", f"{type(model).__name__}, log evidence {model.log_evidence_:,.1f}"),
-        ("fit", reads if model.converged_ else f"{reads}; not settled"),
-        ("superpixels that count as one", f"{model.redundancy_:.2f}"),
+        *about,
         ("written", f"{datetime.now():%Y-%m-%d %H:%M} by gpgc_dask {version('gpgc_dask')}"),
     ]
 
