@@ -51,6 +51,7 @@ class _LinearGP(ClassifierMixin, BaseEstimator, ABC):
     """What GPGC and GP share: everything but the noise model."""
 
     _noise: NoiseModel
+    _keeps_checkpoint = False
 
     def __init__(
         self,
@@ -197,6 +198,7 @@ class _LinearGP(ClassifierMixin, BaseEstimator, ABC):
             redundancy=None if redundancy == "auto" else redundancy,
             noise_floor=self._noise_floor(),
             checkpoint=None if self.checkpoint is None else Path(self.checkpoint),
+            keeps_checkpoint=self._keeps_checkpoint,
             listeners=progress_listener(self.progress),
         )
 

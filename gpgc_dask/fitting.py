@@ -48,6 +48,8 @@ class Options:
     redundancy: float | None
     noise_floor: float
     checkpoint: Path | None = None
+    keeps_checkpoint: bool = False
+    """Whether the checkpoint of a finished fit stays: somebody removes it later."""
     listeners: tuple[Callable[[dict[str, Any]], None], ...] = ()
 
 
@@ -88,7 +90,7 @@ def fit(training: Training, options: Options) -> Fitted:
             "X cannot be solved for even in float64: its columns are too large, or differ too much "
             "in size; scale them (StandardScaler) or give columns of other size a feature group"
         )
-    if checkpoint is not None and found.solution.converged:
+    if checkpoint is not None and found.solution.converged and not options.keeps_checkpoint:
         checkpoint.remove()
     return found
 

@@ -64,6 +64,8 @@ def save(model: Any, path: str | PathLike[str]) -> None:
         if target.exists():
             shutil.rmtree(target)
         new.rename(target)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(target)) from error
     finally:
         shutil.rmtree(new, ignore_errors=True)
 
@@ -75,9 +77,11 @@ def load(path: str | PathLike[str]) -> Any:
 
     source = local_path(path)
     if not source.exists():
-        raise FileNotFoundError(f"{source} does not exist: save a model there first")
+        raise FileNotFoundError(f"{source} does not exist: make a model with gpgc fit, or save()")
     if not is_model(source):
-        raise ValueError(f"{source} is not a gpgc_dask model: pass the path given to save()")
+        raise ValueError(
+            f"{source} is not a gpgc_dask model: pass what gpgc fit, or save(), has written"
+        )
     group = zarr.open_group(source, mode="r")
     meta = dict(group.attrs)
     if meta["format_version"] > FORMAT_VERSION:

@@ -102,6 +102,8 @@ class Resources:
         if memory is not None:
             try:
                 found_memory = parse_bytes(memory)
+                if found_memory <= 0:
+                    raise ValueError("not above 0")
             except ValueError as error:
                 raise ValueError(
                     f'memory must be bytes or text such as "4GB", got {memory!r}'

@@ -62,6 +62,8 @@ def predict_and_review(model: _LinearGP, dataset: xr.Dataset) -> tuple[Index, pd
     image, weight = dataset["image"].values, dataset["weight"].values
     place, known = find_labels(found.groups, names)
     labelled = np.bincount(image, weight > 0, names.size) > 0
+    if labelled.sum() < 2:  # there is no other image that could agree
+        labelled[:] = False
     table = pd.DataFrame(
         {
             "image": names,
@@ -89,6 +91,11 @@ def check_fitted_on(model: _LinearGP, dataset: xr.Dataset) -> None:
     check_same_features(dataset, fitted, model.coef_.shape[1])
     here = provenance(dataset)
     if fitted.get("files_digest") != here.get("files_digest"):
+        if fitted.get("url") == here["url"]:
+            raise ValueError(
+                f"{here['url']} has been made anew since the model was fitted: fit it again "
+                "(gpgc fit --overwrite)"
+            )
         raise ValueError(
             f"the model was fitted on another dataset ({fitted.get('url')}, of "
             f"{fitted.get('images')} images) than {here['url']}: pass that one, or fit a model on "
@@ -143,6 +150,8 @@ def kept(
     if (top is None) == (threshold is None):
         raise ValueError("say how many to keep: one of top (--top 25%) and threshold (--threshold)")
     best = ranking.iloc[::-1]
+    if threshold is not None and not math.isfinite(threshold):
+        raise ValueError(f"threshold must be a number such as 0.7, got {threshold}")
     if threshold is not None:
         return best[best[by].to_numpy() >= threshold]
     return best.head(count_of(top, len(ranking)))

@@ -48,14 +48,21 @@ def write_folder(
             f"{len(missing)} files are no longer where they were at ingest, such as {missing[0]}: "
             "put them back, or take the list of names (-o keep.txt)"
         )
-    for path, place in pairs:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        if copy:
-            shutil.copy2(path, place)
-        else:
-            place.symlink_to(path.absolute())
-    if "coco" in source:
-        filter_coco(source, images["image"], target / "annotations.json")
+    there = target.exists()
+    try:
+        (target / "images").mkdir(parents=True)
+        for path, place in pairs:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if copy:
+                shutil.copy2(path, place)
+            else:
+                place.symlink_to(path.absolute())
+        if "coco" in source:
+            filter_coco(source, images["image"], target / "annotations.json")
+    except OSError:
+        for part in target.iterdir() if there else [target]:  # nothing half-made stays
+            shutil.rmtree(part, ignore_errors=True)
+        raise
     return target
 
 

@@ -131,12 +131,17 @@ class Location:
 
 def write_whole(path: Path, content: bytes | bytearray | memoryview) -> None:
     """Put ``content`` in the place of a local file, whole or not at all."""
-    path = path.expanduser()
+    path = path.expanduser().resolve()
+    if path.exists() and not path.is_file() and not path.is_dir():
+        path.write_bytes(content)  # a pipe or a device is written to, not replaced
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f"{path.name}.{uuid.uuid4().hex}{UNFINISHED_SUFFIX}")
     try:
         new.write_bytes(content)
         new.replace(path)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         new.unlink(missing_ok=True)
 

@@ -62,6 +62,7 @@ def train(
     estimator = METHODS[method](**(parameters or {}))
     if method != "svm":
         estimator.set_params(checkpoint=checkpoint, progress=progress)
+        estimator._keeps_checkpoint = True  # until the model is on disk
     _check_target(path, checkpoint, resume=resume, overwrite=overwrite)
     dataset = open_dataset(data, storage_options)
     model = _finished(path, dataset, estimator) if resume else None
@@ -74,8 +75,10 @@ def train(
         if model is None:
             tell("fit")
             model = estimator.fit(dataset)
-            # Before the review: the checkpoint is gone, and this is what took so long.
+            # Before the review: this is what took so long.
             model.save(path)
+            if model.converged_:
+                checkpoint.unlink(missing_ok=True)
         tell("review")
         model.review(dataset)
     model.save(path)

@@ -37,9 +37,9 @@ def save_pairs(folder: Path, n: int, **size: int) -> tuple[Path, Path]:
 
 
 def tree_bytes(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder, by its path there."""
+    """Every file below a folder, by its path there; but for marks of who made it."""
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in sorted(folder.rglob("*"))
-        if path.is_file()
+        if path.is_file() and path.name != ".gpgc-model"
     }

@@ -192,6 +192,16 @@ def test_nothing_to_do_needs_no_cluster(trained, tmp_path):
     assert report.resumed == 6
 
 
+def test_another_models_masks_are_not_gone_on_with(trained, tmp_path):
+    images, dataset, model = trained
+    predict_masks(model, images, tmp_path / "m")
+    other = GP().fit(dataset)
+    with pytest.raises(ValueError, match="another model has made the masks"):
+        predict_masks(other, images, tmp_path / "m", resume=True)
+    predict_masks(other, images, tmp_path / "m", overwrite=True)
+    assert predict_masks(other, images, tmp_path / "m", resume=True).resumed == 6
+
+
 def test_resuming_asks_for_all_pictures(trained, tmp_path):
     images, _, model = trained
     predict_masks(model, images, tmp_path / "m")
@@ -207,7 +217,7 @@ def test_stopped_in_the_middle_it_goes_on(trained, tmp_path, monkeypatch, overwr
     if overwrite:
         write_masks(dataset, np.zeros(dataset.sizes["superpixel"]), tmp_path / "m")
     with monkeypatch.context() as patch:
-        crash_after(patch, prediction, "write_whole", 2)
+        crash_after(patch, prediction, "write_whole", 3)  # the mark and two masks
         with pytest.raises(CrashError) as raised:
             predict_masks(model, images, tmp_path / "m", overwrite=overwrite)
     assert any("while working on" in note for note in raised.value.__notes__)
@@ -349,7 +359,7 @@ def test_a_name_that_is_no_text(trained, tmp_path):
         pass
     report = predict_masks(model, tmp_path / "odd", tmp_path / "out", on_error="skip")
     assert [problem.name for problem in report.skipped] == ["bad?.jpg"]
-    assert os.listdir(os.fsencode(tmp_path / "out")) == [b"\xff.png"]
+    assert sorted(os.listdir(os.fsencode(tmp_path / "out"))) == [b".gpgc-model", b"\xff.png"]
     with pytest.raises(FileExistsError, match=r"\?.png exists: leave"):
         predict_masks(model, tmp_path / "odd", tmp_path / "out")
 

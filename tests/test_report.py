@@ -173,6 +173,20 @@ def shown_labels(base64_png):
     return np.asarray(Image.open(io.BytesIO(base64.b64decode(base64_png))))
 
 
+def test_masks_that_have_changed(tmp_path):
+    images, masks = save_pairs(tmp_path, 12)
+    ingest(images, masks, tmp_path / "data.zarr", **QUICK)
+    dataset = open_dataset(tmp_path / "data.zarr")
+    model = GPGC().fit(dataset)
+    assert write_report(dataset, model, tmp_path / "r.html").changed == 0
+    spoil(tmp_path, "photo_005.jpg")
+    assert write_report(dataset, model, tmp_path / "r.html").changed == 1
+    text = (tmp_path / "r.html").read_text()
+    assert "1 masks have changed since ingest" in text
+    data = embedded(tmp_path / "r.html", "data")["images"]
+    assert [one["image"] for one in data if one["flags"]] == ["photo_005.jpg"]
+
+
 def test_one_noise_for_all(job, tmp_path):
     """A GP has no confidences: the page does without."""
     _, dataset, _ = job
@@ -307,6 +321,12 @@ def test_by_keyboard(opened):
     third_row = page.inner_text("#large-name")
     page.keyboard.press("ArrowLeft")
     assert page.inner_text("#large-name") != third_row
+    page.locator("#next").focus()
+    for _ in range(20):
+        page.keyboard.press("Enter")
+    assert "#16 of 16" in page.inner_text("#large-name")
+    page.keyboard.press("ArrowLeft")
+    assert "#15 of 16" in page.inner_text("#large-name")
     page.keyboard.press("Escape")
     assert not page.locator("#large").is_visible()
     assert page.evaluate("document.activeElement.className").startswith("card")

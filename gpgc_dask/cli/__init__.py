@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -114,6 +115,7 @@ def _debugging() -> bool:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the program; ends with exit code 0, 1 (failed), 2 (wrongly called) or 130 (Ctrl-C)."""
+    _open_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
     given = [argument for argument in given if argument != "--debug"]
@@ -125,6 +127,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
         sys.exit(_run(given))
+
+
+def _open_streams() -> None:
+    """Letters that a terminal does not know are told by number; a closed stream swallows all."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _run(arguments: list[str]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from enum import StrEnum
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -172,7 +173,7 @@ def _show(found: dict[str, Any]) -> None:
         ),
     ]
     print_out(f"[bold]{escape(found['model'])}[/bold]", facts(rows))
-    print_out(f"Worst images: gpgc rank {escape(found['model'])}")
+    print_out(f"Worst images: gpgc rank {escape(quote(found['model']))}")
 
 
 def plan(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from enum import StrEnum
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -154,7 +155,8 @@ def ingest(
     """
     check_choice(resume=resume, overwrite=overwrite)
     check_choice(workers=workers, scheduler=scheduler)
-    check_output(folder=out)
+    if "://" not in out:
+        check_output(folder=out)
     options = {
         "side": input_side,
         "mean": to_colour(mean, "--mean"),
@@ -204,4 +206,4 @@ def _show(report: IngestReport) -> None:
     if report.skipped:
         rows = [(problem.name, problem.reason) for problem in report.skipped]
         print_out(listing(f"{len(rows):,} files skipped", ["file", "why"], rows))
-    print_out(f"Look at it with: gpgc info {escape(report.target)}")
+    print_out(f"Look at it with: gpgc info {escape(quote(report.target))}")

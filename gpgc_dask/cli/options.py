@@ -121,7 +121,7 @@ def check_output(*files: str | None, folder: str | None = None) -> None:
     """Complain now, not after the work, where something cannot be written."""
     for output in filter(None, (*files, folder)):
         if "://" in output:
-            continue
+            raise ValueError(f"{output} is a URL: this is written to local paths; copy it there")
         if output != folder and Path(output).is_dir():
             raise IsADirectoryError(f"{output} is a folder: name a file to write to")
         check_writable(Path(output))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as json_format
 import sys
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import pandas as pd
@@ -115,7 +116,7 @@ def _show(ranking: pd.DataFrame, model: str, out: str | None) -> None:
     if out is not None:
         print_out(f"All of them: {escape(out)}")
     else:
-        print_out(f"All of them: gpgc rank {escape(model)} -o ranking.csv")
+        print_out(f"All of them: gpgc rank {escape(quote(model))} -o ranking.csv")
 
 
 def _number(value: float, form: str) -> str:

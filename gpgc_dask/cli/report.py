@@ -48,4 +48,9 @@ def report(
         f"suspect ({format_bytes(found.bytes)})"
     )
     if found.gone:
-        note(f"{found.gone:,} photos are no longer where they were at ingest, or have changed")
+        note(f"{found.gone:,} photos are no longer where they were at ingest, or of another size")
+    if found.changed:
+        note(
+            f"{found.changed:,} masks have changed since ingest, and their numbers are those of "
+            "then: ingest and fit again with --overwrite"
+        )

@@ -94,7 +94,8 @@ def run_demo(
     with clock("drawing"):
         truth = write_set(place, n, seed=seed, progress=hear.progress)
     data, model_path, page = place / "data.zarr", place / "model.zarr", place / "report.html"
-    hear.command(f"$ gpgc ingest {place / 'images'} {place / 'masks'} -o {data}")
+    chosen = f" --backbone {backbone}" if isinstance(backbone, str) and backbone != "lite0" else ""
+    hear.command(f"$ gpgc ingest {place / 'images'} {place / 'masks'} -o {data}{chosen}")
     with clock("ingest"):
         ingest(
             place / "images",

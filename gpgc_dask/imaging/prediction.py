@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from os import PathLike
+from pathlib import Path
 from typing import Any, Protocol
 
 import dask
@@ -45,6 +47,9 @@ from gpgc_dask.process import keep_freed_memory, one_blas_thread
 from gpgc_dask.storage import write_whole
 
 __all__ = ["Maker", "PredictReport", "check_manner", "make_pictures", "predict_masks"]
+
+MARK = ".gpgc-model"
+"""File in a folder of masks that tells which model made them."""
 
 FULL_SCALE = 65535
 """What stands for probability 1 in a picture of 16 bits."""
@@ -95,7 +100,8 @@ def predict_masks(
         predicted, as 16-bit PNGs: 65535 is 1
     std : folder for the posterior standard deviation of f, as TIFFs of 32-bit floats
     backbone : where the model's ONNX file lies now, or the Python callable it was fitted with
-    resume : photos whose pictures are all there, of whatever model, are left as they are
+    resume : photos whose pictures are all there are left as they are; refused where another model
+        made them
     overwrite : pictures that are there are removed, then made anew
     on_error : "raise" stops at a photo that cannot be used, "skip" leaves it out and lists it
     progress : called with a :class:`~gpgc_dask.imaging.meter.Progress` now and then
@@ -107,6 +113,9 @@ def predict_masks(
     folders = output_folders(mask=target, probability=probability, std=std)
     predictor = Predictor.of(model, backbone, with_variance=len(folders) > 1)
     jobs = find_jobs(images, folders)
+    if not (resume or overwrite):
+        check_absent(jobs)
+    _leave_mark(folders["mask"], predictor.digest(), resume=resume)
     problems, resumed = make_pictures(
         predictor,
         jobs,
@@ -177,6 +186,13 @@ class Predictor:
             model.covariance_factor_ if with_variance else None,
         )
 
+    def digest(self) -> str:
+        """Changes with the model."""
+        values = (self.coef, self.classes, self.values)
+        content = b"".join(np.ascontiguousarray(array).tobytes() for array in values)
+        told = repr((self.recipe.backbone.provenance()["name"], self.recipe.superpixels))
+        return hashlib.sha256(content + told.encode()).hexdigest()
+
     def run(self, job: Job) -> None:
         """Describe a photo and write its pictures, each whole or not at all."""
         described = describe(job.photo, self.recipe)
@@ -209,6 +225,18 @@ class Maker(Protocol):
 
     def run(self, job: Any) -> None:
         """Write the pictures of a job, each whole or not at all."""
+
+
+def _leave_mark(folder: Path, digest: str, *, resume: bool) -> None:
+    """Keep which model makes the masks of a folder; a resume with another one is refused."""
+    mark = folder / MARK
+    if resume and mark.exists() and mark.read_text() != digest:
+        raise ValueError(
+            f"another model has made the masks in {folder}: go on with that one, or choose another "
+            "folder, or make them anew with overwrite=True (--overwrite)"
+        )
+    with Guard(folder, MARK):
+        write_whole(mark, digest.encode())
 
 
 def _itself(maker: Maker) -> Maker:

@@ -5,7 +5,7 @@
   const data = JSON.parse($("data").textContent);
   const images = data.images;
   const twoClasses = data.classes.length === 2;
-  const PALETTE = [[0, 0, 0], [255, 140, 0], [0, 163, 224], [80, 200, 120], [200, 80, 200], [240, 220, 60],
+  const PALETTE = [[240, 228, 66], [255, 140, 0], [0, 163, 224], [80, 200, 120], [200, 80, 200], [240, 220, 60],
     [120, 120, 255], [255, 110, 110], [0, 200, 190], [170, 120, 60], [150, 200, 60], [255, 150, 220]];
   const GIVEN = [255, 140, 0], PREDICTED = [0, 163, 224], DIFFER = [255, 43, 214], NONE = 255;
   const GAP = 14, NARROWEST = 400, MARGIN_ROWS = 2;
@@ -73,10 +73,10 @@
   }
   // Which colour a pixel gets by its given and predicted class; 0 leaves the photo as it is.
   const COLOURS = [null, GIVEN, PREDICTED, DIFFER, ...PALETTE];
-  const ofClass = (code) => code === 0 || code === NONE ? 0 : 4 + code % PALETTE.length;
+  const ofClass = (code) => code === data.background || code === NONE ? 0 : 4 + code % PALETTE.length;
   const paints = {
     given: (given) => twoClasses ? Number(given === 1) : ofClass(given),
-    predicted: (_, predicted) => twoClasses ? 2 * predicted : ofClass(predicted),
+    predicted: (_, predicted) => twoClasses ? 2 * Number(predicted === 1) : ofClass(predicted),
     differ: (given, predicted) => given === predicted || given === NONE ? 0
       : !twoClasses ? 3 : given === 1 ? 1 : 2,
   };
@@ -159,10 +159,8 @@
     item.setAttribute("aria-setsize", shown.length);
     card.type = "button";
     card.dataset.index = index;
-    card.setAttribute("aria-label", `${image.image}, rank ${image.rank} of ${images.length}, `
-      + `agreement ${number(image.agreement, 2)}${image.flags.map((flag) => ", " + flag).join("")}. Enlarge`);
     card.classList.toggle("suspect", isSuspect(image));
-    card.classList.toggle("marked", marks.has(image.image));
+    showMark(card, image);
     const head = element("span", "row"), file = element("span", "file", image.image);
     file.title = image.image;
     head.append(file, ...flags(image), element("span", "rank", `#${image.rank}`));
@@ -178,7 +176,7 @@
     const width = gallery.clientWidth;
     columns = Math.max(Math.floor((width + GAP) / (Math.min(NARROWEST, width) + GAP)), 1);
     cardWidth = (width - GAP * (columns - 1)) / columns;
-    rowHeight = Math.round((cardWidth - 36) / 3 * 0.75) + 106 + GAP;
+    rowHeight = Math.round((cardWidth - 36) / 3 * 0.75) + (data.confidence ? 106 : 94) + GAP;
     gallery.style.height = `${Math.ceil(shown.length / columns) * rowHeight}px`;
     clear();
     update();
@@ -263,16 +261,32 @@
     body.replaceChildren(panels);
     if (data.confidence) body.append(confidenceBar(image));
     body.append(numbers(image), ...flags(image));
-    $("previous").disabled = index === 0;
-    $("next").disabled = index === shown.length - 1;
+    // Not disabled: a button that is would lose the focus, and with it the keys.
+    $("previous").setAttribute("aria-disabled", index === 0);
+    $("next").setAttribute("aria-disabled", index === shown.length - 1);
+    tellMark(image);
+    if (!dialog.open) {
+      dialog.showModal();
+      $("large-name").focus();
+    }
+  }
+  function tellMark(image) {
     $("mark").textContent = marks.has(image.image) ? "Unmark" : "Mark";
-    if (!dialog.open) dialog.showModal();
+    $("mark").setAttribute("aria-pressed", marks.has(image.image));
+  }
+  function showMark(card, image) {
+    const marked = marks.has(image.image);
+    card.classList.toggle("marked", marked);
+    card.setAttribute("aria-label", `${image.image}, rank ${image.rank} of ${images.length}, `
+      + `agreement ${number(image.agreement, 2)}${image.flags.map((flag) => ", " + flag).join("")}`
+      + `${marked ? ", marked" : ""}. Enlarge`);
   }
   function markAt(index) {
-    toggleMark(shown[index]);
-    const item = cards.get(index);
-    if (item) item.firstChild.classList.toggle("marked", marks.has(shown[index].image));
-    if (dialog.open) $("mark").textContent = marks.has(shown[index].image) ? "Unmark" : "Mark";
+    const image = shown[index], item = cards.get(index);
+    toggleMark(image);
+    if (item) showMark(item.firstChild, image);
+    if (dialog.open) tellMark(image);
+    else if ($("show").value === "marked") { refresh(); focusCard(Math.min(index, shown.length - 1)); }
   }
 
   // -- events ----------------------------------------------------------------------------------
@@ -287,7 +301,7 @@
     const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: columns, ArrowUp: -columns };
     const target = event.key in steps ? index + steps[event.key]
       : event.key === "Home" ? 0 : event.key === "End" ? shown.length - 1 : null;
-    if (event.key === "m") markAt(index);
+    if (event.key.toLowerCase() === "m") markAt(index);
     else if (target !== null) focusCard(target);
     else return;
     event.preventDefault();
@@ -295,16 +309,19 @@
   dialog.addEventListener("keydown", (event) => {
     if (event.key === "ArrowRight") enlarge(current + 1);
     else if (event.key === "ArrowLeft") enlarge(current - 1);
-    else if (event.key === "m") markAt(current);
+    else if (event.key.toLowerCase() === "m") markAt(current);
   });
   dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
-  dialog.addEventListener("close", () => focusCard(current));
+  dialog.addEventListener("close", () => {
+    if ($("show").value === "marked") refresh();
+    focusCard(Math.min(current, shown.length - 1));
+  });
   $("previous").addEventListener("click", () => enlarge(current - 1));
   $("next").addEventListener("click", () => enlarge(current + 1));
   $("mark").addEventListener("click", () => markAt(current));
   $("close").addEventListener("click", () => dialog.close());
   $("save").addEventListener("click", saveMarks);
-  $("reset").addEventListener("click", () => { $("show").value = "all"; $("search").value = ""; refresh(); });
+  $("reset").addEventListener("click", () => { $("show").value = "all"; $("search").value = ""; refresh(); $("search").focus(); });
   $("controls").addEventListener("submit", (event) => event.preventDefault());
   for (const id of ["sort", "show"]) $(id).addEventListener("change", refresh);
   $("search").addEventListener("input", refresh);

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import version
@@ -38,13 +38,18 @@ CHUNK = 100
 
 @dataclass(frozen=True)
 class ReportSummary:
-    """What a report shows. ``gone``: photos that were no longer where they had been at ingest."""
+    """What a report shows.
+
+    gone : photos that are no longer where they were at ingest, or have another size
+    changed : masks that tell something else than they did at ingest
+    """
 
     path: str
     images: int
     suspect: int
     pictures: int
     gone: int
+    changed: int
     bytes: int
 
 
@@ -71,7 +76,11 @@ def write_report(
     for photo, picture in made.items():
         packed[place[photo]] = [picture.width, picture.height, picture.photo, picture.labels]
     name = title or PurePosixPath(str(dataset.encoding.get("source", "dataset"))).name
-    page = render(content(name, dataset, model, ranking), packed)
+    gone, changed = (
+        [table["image"][photo] for photo, picture in made.items() if getattr(picture, state)]
+        for state in ("gone", "changed")
+    )
+    page = render(content(name, dataset, model, ranking, gone=gone, changed=changed), packed)
     path = Path(target)
     write_whole(path, page.encode())
     return ReportSummary(
@@ -79,7 +88,8 @@ def write_report(
         len(ranking),
         int(is_suspect(ranking).sum()),
         len(made),
-        sum(picture.gone for picture in made.values()),
+        len(gone),
+        len(changed),
         len(page.encode()),
     )
 
@@ -100,16 +110,30 @@ def _pictures(
     return made
 
 
-def content(title: str, dataset: xr.Dataset, model: Any, ranking: pd.DataFrame) -> dict[str, Any]:
-    """All that the page says, but for the pictures."""
+def content(
+    title: str,
+    dataset: xr.Dataset,
+    model: Any,
+    ranking: pd.DataFrame,
+    *,
+    gone: Sequence[str] = (),
+    changed: Sequence[str] = (),
+) -> dict[str, Any]:
+    """All that the page says, but for the pictures.
+
+    gone, changed : images whose photo is gone, whose mask has changed since ingest
+    """
     suspect = int(is_suspect(ranking).sum())
     return {
         "title": title,
         "images": len(ranking),
         "suspect": suspect,
         "threshold": SUSPECT_BELOW,
+        "gone": len(gone),
+        "changed": len(changed),
         "classes": list(dataset.attrs["classes"]),
-        "ranking": records(ranking),
+        "background": _background(dataset),
+        "ranking": _noted(records(ranking), {"photo gone": gone, "mask changed since": changed}),
         "flags": sorted({flag for text in ranking["flags"] for flag in text.split(";") if flag}),
         "charts": _charts(model, ranking),
         "facts": _facts(dataset, model),
@@ -118,6 +142,23 @@ def content(title: str, dataset: xr.Dataset, model: Any, ranking: pd.DataFrame) 
         "most_pictures": MOST_PICTURES,
         "key": str(dataset.attrs.get("files_digest", title))[:16],
     }
+
+
+def _noted(
+    images: list[dict[str, Any]], notes: Mapping[str, Sequence[str]]
+) -> list[dict[str, Any]]:
+    """The images with more flags."""
+    sets = {flag: set(names) for flag, names in notes.items()}
+    return [
+        one | {"flags": one["flags"] + [f for f, names in sets.items() if one["image"] in names]}
+        for one in images
+    ]
+
+
+def _background(dataset: xr.Dataset) -> int:
+    """Number of the class of value 0, which is not painted; -1 where there is none."""
+    values = list(dataset.attrs["class_values"])
+    return values.index(0) if 0 in values else -1
 
 
 def _charts(model: Any, ranking: pd.DataFrame) -> list[dict[str, Any]]:

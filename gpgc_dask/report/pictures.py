@@ -14,14 +14,14 @@ import numpy as np
 import xarray as xr
 from PIL import Image
 
-from gpgc_dask.arrays import Index, Labels
+from gpgc_dask.arrays import Array, Index, Labels
 from gpgc_dask.dataset import text_values
 from gpgc_dask.imaging.errors import InputError
 from gpgc_dask.imaging.given import GivenMasks
-from gpgc_dask.imaging.masks import Codes
+from gpgc_dask.imaging.masks import VOID, Codes
 from gpgc_dask.imaging.painting import paint, rows_of
 from gpgc_dask.imaging.photos import Orientation, Pixels, hush, read_photo
-from gpgc_dask.imaging.superpixels import Segments, nearest_rows
+from gpgc_dask.imaging.superpixels import Segments, class_counts, nearest_rows
 
 __all__ = ["Picture", "pictures", "thumbnail_side"]
 
@@ -47,7 +47,9 @@ class Picture:
     photo: str
     labels: str
     gone: bool
-    """Whether the photo's file could not be read any more."""
+    """Whether the photo's file could not be read any more, or is of another size."""
+    changed: bool = False
+    """Whether the mask's file tells other labels than it did at ingest."""
 
 
 def thumbnail_side(n: int) -> int:
@@ -64,6 +66,7 @@ class _Task:
     image_path: str
     segments: Segments
     given: Index
+    weight: Array
     predicted: Index
     height: int
     width: int
@@ -97,6 +100,7 @@ def _blocks(
 ) -> Iterator[tuple[list[int], list[_Task]]]:
     """Tasks of the photos whose superpixel maps lie in one chunk: each is read once."""
     image, label = dataset["image"].values, dataset["label"].values.astype(np.intp)
+    weight = dataset["weight"].values
     paths = text_values(dataset["image_path"])
     sizes = {
         name: dataset[name].values
@@ -116,6 +120,7 @@ def _blocks(
                     paths[photo],
                     maps[photo - first, :h, :w],
                     label[rows],
+                    weight[rows],
                     predicted[rows],
                     int(sizes["height"][photo]),
                     int(sizes["width"][photo]),
@@ -136,11 +141,25 @@ def _picture(task: _Task, masks: GivenMasks | None, side: int) -> Picture:
         gone, drawn = True, None
     if gone:
         pixels = np.full((h, w, 3), GONE, dtype=np.uint8)
+    changed = drawn is not None and _tells_otherwise(drawn, task)
     if drawn is not None:
         given = drawn[nearest_rows(h, drawn.shape[0])][:, nearest_rows(w, drawn.shape[1])]
     predicted = paint(task.segments, task.predicted, h, w)
     labels = np.stack([given, predicted, np.zeros_like(given)], axis=2).astype(np.uint8)
-    return Picture(w, h, _jpeg(pixels), _png(labels), gone)
+    return Picture(w, h, _jpeg(pixels), _png(labels), gone, changed)
+
+
+def _tells_otherwise(drawn: Codes, task: _Task) -> bool:
+    """Whether a mask's majorities are not the labels that the superpixels have."""
+    known = drawn[drawn != VOID]
+    n_classes = int(max(task.given.max(), known.max(initial=0))) + 1
+    counts = class_counts(task.segments, task.given.size, drawn, n_classes)
+    votes, void = counts[:, :-1], counts[:, -1]
+    weight = 2 * void < counts.sum(1)
+    used = weight & (task.weight > 0)
+    return bool(
+        np.any(weight != (task.weight > 0)) or np.any(votes.argmax(1)[used] != task.given[used])
+    )
 
 
 def _drawn(masks: GivenMasks | None, photo: int, orientation: Orientation) -> Codes | None:
