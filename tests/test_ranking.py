@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 
 import numpy as np
 import pandas as pd
@@ -220,6 +221,38 @@ def test_a_coco_file_of_the_selected(tmp_path, run):
     assert len(list((folder / "images").iterdir())) == 5
     with pytest.raises(ValueError, match="not from a COCO file"):
         filter_coco({"masks": "masks"}, best, tmp_path / "x.json")
+
+
+def test_links_and_pipes_are_written_through(run, job, tmp_path):
+    _, dataset, model = job
+    model.review(dataset)
+    model.save(tmp_path / "model.zarr")
+    (tmp_path / "real.csv").write_text("old")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "real.csv")
+    assert run("rank", tmp_path / "model.zarr", "-o", tmp_path / "link.csv")[0] == 0
+    assert (tmp_path / "link.csv").is_symlink()
+    assert (tmp_path / "real.csv").read_text().startswith("rank,image")
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    assert run("rank", tmp_path / "model.zarr", "-o", tmp_path / "pipe")[0] == 0
+    assert os.read(reader, 100).startswith(b"rank,image")
+    os.close(reader)
+
+
+def test_one_image_agrees_with_nobody(tmp_path):
+    ingest(*save_pairs(tmp_path, 1), tmp_path / "one.zarr", **QUICK)
+    dataset = open_dataset(tmp_path / "one.zarr")
+    assert GPGC().fit(dataset).review(dataset)["agreement"].isna().all()
+
+
+def test_a_dataset_made_anew_is_another_one(tmp_path):
+    images, masks = save_pairs(tmp_path, 12)
+    ingest(images, masks, tmp_path / "d.zarr", **QUICK)
+    model = GPGC().fit(open_dataset(tmp_path / "d.zarr"))
+    save_mask(tmp_path, "photo_000", np.zeros((60, 80)))
+    ingest(images, masks, tmp_path / "d.zarr", overwrite=True, **QUICK)
+    with pytest.raises(ValueError, match="has been made anew since"):
+        model.review(open_dataset(tmp_path / "d.zarr"))
 
 
 def test_commands(run, job, tmp_path):

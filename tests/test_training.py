@@ -64,6 +64,19 @@ def test_a_fit_that_died_before_its_review(reference, tmp_path, monkeypatch):
     assert tree_bytes(target) == before
 
 
+def test_a_model_that_cannot_be_saved_costs_no_fit(reference, tmp_path, monkeypatch):
+    target = tmp_path / "model.zarr"
+    with monkeypatch.context() as patch:
+        crash_after(patch, sys.modules["gpgc_dask.persistence"], "_write", 0)
+        with pytest.raises(CrashError):
+            train(reference, target)
+    assert checkpoint_path(target).exists()
+    seen = []
+    train(reference, target, resume=True, progress=seen.append)
+    assert len(seen) <= 2
+    assert not checkpoint_path(target).exists()
+
+
 def test_overwriting_begins_anew(reference, tmp_path):
     target = tmp_path / "model.zarr"
     with pytest.raises(CrashError):
