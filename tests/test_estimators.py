@@ -298,7 +298,7 @@ def test_nothing_else_is_overwritten_or_taken_for_a_model(tmp_path, model):
     assert (tmp_path / "notes" / "a.txt").read_text() == "mine"
     with pytest.raises(ValueError, match="not a gpgc_dask model"):
         gpgc_dask.load(tmp_path / "notes")
-    with pytest.raises(FileNotFoundError, match="save a model there first"):
+    with pytest.raises(FileNotFoundError, match="make a model with gpgc fit"):
         gpgc_dask.load(tmp_path / "nowhere")
 
 
