@@ -30,6 +30,7 @@ from gpgc_dask.oracle.kernels import Arithmetic, Projection
 from gpgc_dask.oracle.numpy import NumpyOracle, NumpySweeps
 from gpgc_dask.oracle.tasks import Sweep, listed
 from gpgc_dask.progress import progress_listener
+from gpgc_dask.remembering import DatasetModel
 from gpgc_dask.solvers import SOLVERS, SolverName
 from gpgc_dask.validation import (
     Training,
@@ -47,7 +48,7 @@ from gpgc_dask.validation import (
 __all__ = ["GP", "GPGC"]
 
 
-class _LinearGP(ClassifierMixin, BaseEstimator, ABC):
+class _LinearGP(DatasetModel, ClassifierMixin, BaseEstimator, ABC):
     """What GPGC and GP share: everything but the noise model."""
 
     _noise: NoiseModel
@@ -228,13 +229,6 @@ class _LinearGP(ClassifierMixin, BaseEstimator, ABC):
         self.n_reads_ = ceil(fitted.history.reads - 1e-9)
         self._learn_noise(np.exp(state.log_noise), training.rows.group_weight)
 
-    def _remember(self, origin: dict[str, Any] | None) -> None:
-        """Keep where the data came from, and nothing of an earlier fit's."""
-        for name in ("dataset_", "review_"):
-            self.__dict__.pop(name, None)
-        if origin is not None:
-            self.dataset_ = origin
-
     @abstractmethod
     def _learn_noise(self, variance: Array, weight: Array) -> None:
         """Keep the groups' noise variances (J,), given the groups' weights (J,)."""
@@ -374,28 +368,7 @@ class _LinearGP(ClassifierMixin, BaseEstimator, ABC):
             validate_data(self, X, skip_check_array=True, reset=False)
         return features
 
-    def review(self, dataset: Any) -> Any:
-        """What the model thinks of each image of the dataset it was fitted on: a DataFrame.
-
-        A row an image: ``image``, ``agreement`` (leave-image-out, see :meth:`leave_group_out`),
-        ``noise_variance``, ``confidence``, ``flags``, ``superpixels`` and the paths of its files.
-        One read of the data. Kept as ``review_`` and saved with the model; rank it with
-        :func:`gpgc_dask.ranking.rank`.
-        """
-        from gpgc_dask.ranking import review
-
-        check_is_fitted(self)
-        self.review_ = review(self, dataset)
-        return self.review_
-
     # -- the rest --------------------------------------------------------------------------
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the fitted model to ``path`` as a Zarr group; read it with ``gpgc_dask.load``."""
-        from gpgc_dask.persistence import save
-
-        check_is_fitted(self)
-        save(self, path)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "coef_")

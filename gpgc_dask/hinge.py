@@ -1,9 +1,9 @@
 """Squared-hinge SVMs on rows in memory: LibLinear for one cost, Newton's method for many.
 
-Choosing C takes n_folds × 20 fits, and at large C LibLinear takes half a minute for each on
-27,000×489 numbers. So the folds are fitted by Newton's method on the rows inside the margin
-(Keerthi & DeCoste 2005), each C from the one before: the same strictly convex problem, so the same
-optimum and the same held-out predictions, in a few passes over the rows.
+Choosing C takes n_folds × 20 fits, and those at large C take LibLinear long. So the folds are
+fitted by Newton's method on the rows inside the margin (Keerthi & DeCoste 2005), each C from the
+one before: the same strictly convex problem, so the same optimum and the same held-out predictions,
+in a few passes over the rows.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -15,9 +15,6 @@ from gpgc_dask.arrays import Index, Mask
 from gpgc_dask.dataset import check_same_features, is_dataset, provenance, text_values
 from gpgc_dask.decisions import to_labels
 from gpgc_dask.validation import find_labels
-
-if TYPE_CHECKING:
-    from gpgc_dask.estimators import _LinearGP
 
 __all__ = [
     "COLUMNS",
@@ -42,7 +39,7 @@ SUSPECT_BELOW = 0.5
 """A mask is suspect where a model that never saw it shares less than this with it (IoU)."""
 
 
-def review(model: _LinearGP, dataset: xr.Dataset) -> pd.DataFrame:
+def review(model: Any, dataset: xr.Dataset) -> pd.DataFrame:
     """What a model thinks of each image of its dataset, in the dataset's order.
 
     image, image_path, mask_path, flags, superpixels : of the dataset
@@ -54,7 +51,7 @@ def review(model: _LinearGP, dataset: xr.Dataset) -> pd.DataFrame:
     return predict_and_review(model, dataset)[1]
 
 
-def predict_and_review(model: _LinearGP, dataset: xr.Dataset) -> tuple[Index, pd.DataFrame]:
+def predict_and_review(model: Any, dataset: xr.Dataset) -> tuple[Index, pd.DataFrame]:
     """((N,) class numbers of the superpixels, predicted without their image; the review)."""
     check_fitted_on(model, dataset)
     values, found = model.leave_group_out(dataset, return_agreement=True)
@@ -79,7 +76,7 @@ def predict_and_review(model: _LinearGP, dataset: xr.Dataset) -> tuple[Index, pd
     return np.asarray(to_labels(np.asarray(values), model.classes_), dtype=np.intp), table
 
 
-def check_fitted_on(model: _LinearGP, dataset: xr.Dataset) -> None:
+def check_fitted_on(model: Any, dataset: xr.Dataset) -> None:
     """Complain where a model was fitted on something else than this dataset."""
     if not is_dataset(dataset):
         raise TypeError("pass the dataset that the model was fitted on, as open_dataset gives it")
@@ -103,7 +100,7 @@ def check_fitted_on(model: _LinearGP, dataset: xr.Dataset) -> None:
         )
 
 
-def _of_images(model: _LinearGP, values: Any, names: Any) -> Any:
+def _of_images(model: Any, values: Any, names: Any) -> Any:
     """Values of the model's groups, by image; NaN for images that were not in the fit."""
     if np.ndim(values) == 0:
         return np.full(names.size, values)

@@ -10,7 +10,6 @@ import numbers
 import warnings
 from bisect import bisect_right
 from functools import partial
-from os import PathLike
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -34,6 +33,7 @@ from gpgc_dask.oracle.numpy import NumpyOracle
 from gpgc_dask.oracle.tasks import listed
 from gpgc_dask.planning import USABLE_SHARE
 from gpgc_dask.process import blas_threads
+from gpgc_dask.remembering import DatasetModel
 from gpgc_dask.validation import (
     Training,
     check_features,
@@ -59,7 +59,7 @@ LARGEST_COUNT = 2**31 - 1
 """LibLinear counts its nodes, one a number and one a row, in 32 bits, unchecked."""
 
 
-class MarginSVM(ClassifierMixin, BaseEstimator):
+class MarginSVM(DatasetModel, ClassifierMixin, BaseEstimator):
     """Linear SVM with squared hinge loss, and how well each group's labels agree with it.
 
     The baseline of Kolesnikov & Lampert (ICCV 2015): a group is as reliable as the mean margin of
@@ -170,10 +170,7 @@ class MarginSVM(ClassifierMixin, BaseEstimator):
         rows = self._rows_to_use(training, grouped=groups is not None)
         self._refuse_if_too_large(training, rows, force=force)
         self._learn(training, rows, grouped=groups is not None)
-        for name in ("dataset_", "review_"):
-            self.__dict__.pop(name, None)
-        if origin is not None:
-            self.dataset_ = origin
+        self._remember(origin)
         validate_data(self, X, skip_check_array=True)
         return self
 
@@ -395,21 +392,6 @@ class MarginSVM(ClassifierMixin, BaseEstimator):
         size = np.ones(len(codes)) if area is None else np.asarray(area, dtype=np.float64)
         size = size * (rows.weights > 0)
         return group_agreement(codes, predicted, rows.groups, size, self.classes_.size, names)
-
-    def review(self, dataset: Any) -> Any:
-        """As of ``GPGC``: agreement out of fold, and the share of images with a smaller margin."""
-        from gpgc_dask.ranking import review
-
-        check_is_fitted(self)
-        self.review_ = review(self, dataset)
-        return self.review_
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the fitted model to ``path``; read it with ``gpgc_dask.load``."""
-        from gpgc_dask.persistence import save
-
-        check_is_fitted(self)
-        save(self, path)
 
 
 # -- rows ----------------------------------------------------------------------------------

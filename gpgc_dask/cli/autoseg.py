@@ -61,8 +61,8 @@ def autoseg(
         typer.Option(
             min=16,
             max=8192,
-            help="Work on photos scaled down to this longest side in pixels: quicker, and GrabCut "
-            "needs 200 bytes a pixel.",
+            help="Work on photos scaled down to this longest side in pixels: quicker, in less "
+            "memory.",
         ),
     ] = None,
     on_error: OnErrorOption = OnError.RAISE,

@@ -7,7 +7,6 @@ any prediction is judged exactly without being painted.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +17,7 @@ import xarray as xr
 from gpgc_dask.arrays import Array, Index, group_sums
 from gpgc_dask.dataset import text_values
 from gpgc_dask.imaging.given import GivenMasks
+from gpgc_dask.imaging.painting import segment_chunks
 from gpgc_dask.imaging.photos import hush, read_orientation
 from gpgc_dask.imaging.superpixels import Segments, class_counts
 from gpgc_dask.metrics import average_class_accuracy, mean_where
@@ -72,7 +72,7 @@ class Judge:
             return class_counts(segments, int(segments.max()) + 1, codes, n_classes)[:, :-1]
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            counts = [one for chunk in _chunks(dataset) for one in pool.map(count, chunk)]
+            counts = [one for chunk in segment_chunks(dataset) for one in pool.map(count, chunk)]
         image = np.asarray(dataset["image"].values)
         return cls(
             np.concatenate(counts).astype(np.float64),
@@ -92,15 +92,3 @@ class Judge:
             for v in (right, self.counts)
         )
         return Verdict(hits, totals)
-
-
-def _chunks(dataset: xr.Dataset) -> Iterator[list[tuple[int, Segments]]]:
-    """(photo, its superpixels at working size) of the photos of each chunk of the maps."""
-    heights, widths = (dataset[f"segment_{name}"].values for name in ("height", "width"))
-    chunk = int(dataset["segments"].data.chunksize[0])
-    for first in range(0, dataset.sizes["photo"], chunk):
-        maps = dataset["segments"][first : first + chunk].values
-        yield [
-            (photo, one[: int(heights[photo]), : int(widths[photo])])
-            for photo, one in enumerate(maps, start=first)
-        ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 from gpgc_dask.arrays import Array
 from gpgc_dask.dataset import text_values, training_arrays
-from gpgc_dask.imaging.painting import rows_of
+from gpgc_dask.imaging.painting import rows_of, segment_chunks
 from gpgc_dask.validation import find_labels
 
 __all__ = ["of_groups", "random_scores", "softmin_scores"]
@@ -57,14 +58,11 @@ def softmin_scores(dataset: xr.Dataset) -> Array:
         probability[np.ix_(judged, classes[columns])] = model.predict_proba(X[judged])
     probability /= probability.sum(1, keepdims=True)
     scores = np.full(dataset.sizes["photo"], np.nan)
-    heights, widths = (dataset[f"segment_{name}"].values for name in ("height", "width"))
-    for photo in range(dataset.sizes["photo"]):
+    for photo, segments in chain.from_iterable(segment_chunks(dataset)):
         rows = rows_of(image, photo)
-        if not weight[rows].any():
-            continue
-        segments = dataset["segments"][photo].values[: heights[photo], : widths[photo]]
-        labels = y[rows].astype(np.int64)[segments][None]
-        painted = np.moveaxis(probability[rows][segments], -1, 0)[None]
-        found, _ = get_label_quality_scores(labels, painted, verbose=False)
-        scores[photo] = found[0]
+        if weight[rows].any():
+            labels = y[rows].astype(np.int64)[segments][None]
+            painted = np.moveaxis(probability[rows][segments], -1, 0)[None]
+            found, _ = get_label_quality_scores(labels, painted, verbose=False)
+            scores[photo] = found[0]
     return scores

@@ -69,8 +69,8 @@ class AutosegReport:
 def grabcut(pixels: Pixels, box: Sequence[float], iterations: int = 5, seed: int = 0) -> Mask:
     """(h, w) what GrabCut takes for the object in a box: OpenCV's, with default parameters.
 
-    The same for the same seed, whatever ran before and in whichever thread. Some seconds for a
-    photo of 512 pixels; minutes, now and then, where all but some specks is of one colour.
+    The same for the same seed, whatever ran before and in whichever thread. Slow on large photos,
+    and on those that are of one colour but for some specks.
 
     pixels : (h, w, 3) RGB, uint8
     box : x, y, width, height in pixels. Edges are rounded and cut off at the border, and at least
@@ -121,7 +121,7 @@ def autoseg(
         (seed, name of the image) in the order of its boxes
     seed : of GrabCut and of jitter
     side : photos are scaled down to this longest side in pixels, their masks enlarged by nearest
-        pixel. GrabCut needs about 200 bytes a pixel
+        pixel. GrabCut needs much memory a pixel
     resume : photos whose masks are there, of whatever boxes, are left as they are
     overwrite : masks that are there are removed, then made anew
     on_error : "raise" stops at a photo or box that cannot be used, "skip" leaves the photo out and

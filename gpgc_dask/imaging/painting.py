@@ -15,7 +15,7 @@ import numpy as np
 import xarray as xr
 from PIL import Image
 
-from gpgc_dask.arrays import Features, Labels
+from gpgc_dask.arrays import Features, Index, Labels
 from gpgc_dask.dataset import text_values
 from gpgc_dask.imaging.superpixels import Segments, nearest_rows
 from gpgc_dask.storage import write_whole
@@ -26,6 +26,7 @@ __all__ = [
     "paint",
     "paint_image",
     "rows_of",
+    "segment_chunks",
     "target_paths",
     "write_masks",
 ]
@@ -104,6 +105,24 @@ def rows_of(image: Any, photo: int) -> slice:
     """The rows of an image: they are adjacent, and images are in order."""
     first, last = np.searchsorted(image, [photo, photo + 1])
     return slice(int(first), int(last))
+
+
+def segment_chunks(
+    dataset: xr.Dataset, photos: Index | None = None
+) -> Iterator[list[tuple[int, Segments]]]:
+    """(photo, its superpixels at working size) of some photos (None: all), a chunk at a time.
+
+    Each chunk of the maps is read once.
+    """
+    heights, widths = (dataset[f"segment_{name}"].values for name in ("height", "width"))
+    wanted = np.arange(dataset.sizes["photo"]) if photos is None else np.sort(photos)
+    chunk = int(dataset["segments"].data.chunksize[0])
+    for first in (np.unique(wanted // chunk) * chunk).tolist():
+        maps = dataset["segments"][first : first + chunk].values
+        yield [
+            (photo, maps[photo - first, : int(heights[photo]), : int(widths[photo])])
+            for photo in wanted[(wanted >= first) & (wanted < first + chunk)].tolist()
+        ]
 
 
 def mask_values(class_values: Sequence[int]) -> Labels:

@@ -19,7 +19,7 @@ from gpgc_dask.dataset import text_values
 from gpgc_dask.imaging.errors import InputError
 from gpgc_dask.imaging.given import GivenMasks
 from gpgc_dask.imaging.masks import VOID, Codes
-from gpgc_dask.imaging.painting import paint, rows_of
+from gpgc_dask.imaging.painting import paint, rows_of, segment_chunks
 from gpgc_dask.imaging.photos import Orientation, Pixels, hush, read_photo
 from gpgc_dask.imaging.superpixels import Segments, class_counts, nearest_rows
 
@@ -82,7 +82,7 @@ def pictures(
     masks = _masks(dataset)
     hush()
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for numbers, tasks in _blocks(dataset, predicted, np.sort(photos)):
+        for numbers, tasks in _blocks(dataset, predicted, photos):
             made = pool.map(lambda task: _picture(task, masks, side), tasks)
             yield from zip(numbers, made, strict=True)
 
@@ -102,31 +102,24 @@ def _blocks(
     image, label = dataset["image"].values, dataset["label"].values.astype(np.intp)
     weight = dataset["weight"].values
     paths = text_values(dataset["image_path"])
-    sizes = {
-        name: dataset[name].values
-        for name in ("height", "width", "segment_height", "segment_width")
-    }
-    chunk = int(dataset["segments"].data.chunksize[0])
-    for first in np.unique(photos // chunk) * chunk:
-        numbers = photos[(photos >= first) & (photos < first + chunk)].tolist()
-        maps = dataset["segments"][first : first + chunk].values
+    heights, widths = dataset["height"].values, dataset["width"].values
+    for chunk in segment_chunks(dataset, photos):
         tasks = []
-        for photo in numbers:
+        for photo, segments in chunk:
             rows = rows_of(image, photo)
-            h, w = int(sizes["segment_height"][photo]), int(sizes["segment_width"][photo])
             tasks.append(
                 _Task(
                     photo,
                     paths[photo],
-                    maps[photo - first, :h, :w],
+                    segments,
                     label[rows],
                     weight[rows],
                     predicted[rows],
-                    int(sizes["height"][photo]),
-                    int(sizes["width"][photo]),
+                    int(heights[photo]),
+                    int(widths[photo]),
                 )
             )
-        yield numbers, tasks
+        yield [photo for photo, _ in chunk], tasks
 
 
 def _picture(task: _Task, masks: GivenMasks | None, side: int) -> Picture:
