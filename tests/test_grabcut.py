@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from gpgc_dask.cli.autoseg import EXAMPLE
 from gpgc_dask.cli.autoseg import autoseg as command
 from gpgc_dask.cluster import connected
-from gpgc_dask.imaging import IngestError, InputError, prediction
+from gpgc_dask.imaging import IngestError, InputError, making
 from gpgc_dask.imaging.grabcut import autoseg, grabcut
 from gpgc_dask.imaging.photos import read_photo
 from tests.images import draw, save_pair, tree_bytes
@@ -166,7 +166,7 @@ def test_masks_of_a_folder(given, tmp_path):
 
 
 def test_on_a_cluster_the_same_bytes(client, given, tmp_path, monkeypatch):
-    monkeypatch.setattr(prediction, "IMAGES_A_TASK", 1)
+    monkeypatch.setattr(making, "IMAGES_A_TASK", 1)
     images, boxes, expected = given
     autoseg(images, boxes, tmp_path / "w", client=client)
     assert tree_bytes(tmp_path / "w") == tree_bytes(expected)

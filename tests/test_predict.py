@@ -20,6 +20,7 @@ from gpgc_dask.cluster import connected
 from gpgc_dask.imaging import (
     IngestError,
     ingest,
+    making,
     paint_image,
     predict_masks,
     prediction,
@@ -134,7 +135,7 @@ def test_new_photos_without_masks(trained, tmp_path):
 
 
 def test_on_a_cluster_the_same_bytes(client, trained, tmp_path, monkeypatch):
-    monkeypatch.setattr(prediction, "IMAGES_A_TASK", 1)
+    monkeypatch.setattr(making, "IMAGES_A_TASK", 1)
     images, _, model = trained
     with dask.config.set(scheduler="threads"):
         for place, given in (("threads", None), ("workers", client)):
@@ -156,7 +157,7 @@ def test_workers_get_no_more_of_the_model_than_they_need(trained):
 def test_progress_and_a_short_queue(trained, tmp_path, monkeypatch):
     monkeypatch.setattr(work, "LEAST_TASKS", 1)
     monkeypatch.setattr(work, "TASKS_A_THREAD", 1)
-    monkeypatch.setattr(prediction, "IMAGES_A_TASK", 1)
+    monkeypatch.setattr(making, "IMAGES_A_TASK", 1)
     images, _, model = trained
     seen = []
     predict_masks(model, images, tmp_path, progress=seen.append)
@@ -321,7 +322,7 @@ def test_two_photos_of_one_name(trained, tmp_path):
 @pytest.fixture
 def spoilt(tmp_path, monkeypatch):
     """A folder of two good photos and a bad one between them."""
-    monkeypatch.setattr(prediction, "IMAGES_A_TASK", 1)
+    monkeypatch.setattr(making, "IMAGES_A_TASK", 1)
     for seed, name in enumerate(["a good", "bad", "z good"]):
         save_pair(tmp_path, name, seed)
     truncate(tmp_path / "images/bad.jpg", 1500)

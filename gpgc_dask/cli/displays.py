@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
 from gpgc_dask.cli.console import time_text
-from gpgc_dask.imaging.meter import Progress as WorkProgress
+from gpgc_dask.meter import Progress as WorkProgress
 from gpgc_dask.progress import decades_to_go, seconds_left
 
 __all__ = ["Display"]

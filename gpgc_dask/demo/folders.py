@@ -14,7 +14,7 @@ from PIL import Image
 from gpgc_dask.arrays import Mask
 from gpgc_dask.demo.scenes import draw_scene
 from gpgc_dask.demo.spoiling import SPOILERS, spoil
-from gpgc_dask.imaging.meter import Listener, Meter
+from gpgc_dask.meter import Listener, Meter
 
 __all__ = ["write_set"]
 
@@ -32,7 +32,7 @@ def write_set(
     """Draw n scenes, and spoil the masks of a share of them in all ways alike often.
 
     folder : gets images/NAME.jpg, masks/NAME.png and truth/NAME.png (0 and 255), and spoilt.csv
-    progress : called with a :class:`~gpgc_dask.imaging.meter.Progress` for every photo
+    progress : called with a :class:`~gpgc_dask.meter.Progress` for every photo
 
     Returns what spoilt.csv says: ``image``, a photo's file name, and ``kind``, in which way its
     mask is spoilt, "" where it is not.

@@ -19,7 +19,7 @@ from gpgc_dask.demo.folders import write_set
 from gpgc_dask.evaluation import evaluate
 from gpgc_dask.imaging import ingest, write_masks
 from gpgc_dask.imaging.backbones import BackboneLike, find_backbone
-from gpgc_dask.imaging.meter import Progress
+from gpgc_dask.meter import Progress
 from gpgc_dask.ranking import rank, to_csv
 from gpgc_dask.report import write_report
 from gpgc_dask.storage import write_whole

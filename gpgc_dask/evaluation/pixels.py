@@ -15,8 +15,8 @@ from gpgc_dask.evaluation.pairs import MaskItem
 from gpgc_dask.imaging.errors import InputError
 from gpgc_dask.imaging.files import printable
 from gpgc_dask.imaging.masks import STRIP_PIXELS, Codes, MaskFormat, read_mask
-from gpgc_dask.imaging.meter import Listener, Meter
 from gpgc_dask.imaging.photos import Orientation, open_image
+from gpgc_dask.meter import Listener, Meter
 from gpgc_dask.metrics import class_hits
 
 __all__ = ["Counts", "count_pixels"]

@@ -17,8 +17,8 @@ from gpgc_dask.evaluation.pairs import Found
 from gpgc_dask.evaluation.pixels import count_pixels
 from gpgc_dask.imaging.files import printable
 from gpgc_dask.imaging.masks import MaskFormat
-from gpgc_dask.imaging.meter import Listener
 from gpgc_dask.imaging.photos import hush
+from gpgc_dask.meter import Listener
 from gpgc_dask.metrics import LEVEL, average_class_accuracy, signed_rank
 
 __all__ = ["LEVEL", "Evaluation", "ImageScore", "Scores", "evaluate"]
@@ -130,7 +130,7 @@ def evaluate(
         values of ``classes`` if given, else 0 for background and one other value for foreground
     mask_suffix : what true masks' names have after those of the predictions; other files of the
         folder are passed over
-    progress : called with a :class:`~gpgc_dask.imaging.meter.Progress` image by image
+    progress : called with a :class:`~gpgc_dask.meter.Progress` image by image
     """
     named = tuple((classes or {}).items())
     fmt = MaskFormat(tuple(foreground), named, tuple(void), threshold)

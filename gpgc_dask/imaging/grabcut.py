@@ -21,12 +21,12 @@ from distributed import Client
 from gpgc_dask.arrays import Array, Mask
 from gpgc_dask.imaging.errors import IngestError, InputError, Problem
 from gpgc_dask.imaging.files import printable
-from gpgc_dask.imaging.meter import Listener
+from gpgc_dask.imaging.making import check_manner, make_pictures
 from gpgc_dask.imaging.outputs import Job, output_folders, photos_in, to_jobs
 from gpgc_dask.imaging.painting import encoded, paint
 from gpgc_dask.imaging.photos import Pixels, read_photo
-from gpgc_dask.imaging.prediction import check_manner, make_pictures
 from gpgc_dask.imaging.work import OnError, complaint
+from gpgc_dask.meter import Listener
 from gpgc_dask.storage import write_whole
 
 __all__ = ["AutosegReport", "Box", "autoseg", "grabcut"]
@@ -126,7 +126,7 @@ def autoseg(
     overwrite : masks that are there are removed, then made anew
     on_error : "raise" stops at a photo or box that cannot be used, "skip" leaves the photo out and
         lists it
-    progress : called with a :class:`~gpgc_dask.imaging.meter.Progress` now and then
+    progress : called with a :class:`~gpgc_dask.meter.Progress` now and then
     client : a Dask client, or a context that gives one and is entered when there is work to do;
         default the active client, else threads of this process
     """

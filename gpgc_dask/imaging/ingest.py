@@ -22,7 +22,8 @@ from gpgc_dask.imaging.extract import Recipe
 from gpgc_dask.imaging.masks import MaskFormat
 from gpgc_dask.imaging.queue import entered
 from gpgc_dask.imaging.source import Source
-from gpgc_dask.imaging.work import Listener, OnError, Run, complaint, without_place
+from gpgc_dask.imaging.work import OnError, Run, complaint, without_place
+from gpgc_dask.meter import Listener
 from gpgc_dask.storage import Location
 
 __all__ = ["IngestReport", "ingest"]
@@ -97,7 +98,7 @@ def ingest(
     side : longest side in pixels of the image that superpixels are made of
     dtype : of the stored features, "float32" or "float16"
     on_error : "raise" stops at a file that cannot be used, "skip" leaves it out and lists it
-    progress : called with a :class:`~gpgc_dask.imaging.work.Progress` now and then
+    progress : called with a :class:`~gpgc_dask.meter.Progress` now and then
     client : a Dask client, or a context that gives one and is entered when there is work to do;
         default the active client, else threads of this process
     """

@@ -4,49 +4,32 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-import dask
 import numpy as np
-from distributed import Client, KilledWorker
+from distributed import Client
 from sklearn.utils.validation import check_is_fitted
 
 from gpgc_dask.arrays import Array, Labels
-from gpgc_dask.cluster import is_inside
 from gpgc_dask.decisions import likelihood_logits, to_labels, to_probabilities
 from gpgc_dask.imaging.backbones import BackboneLike, backbone_of
-from gpgc_dask.imaging.errors import IngestError, InputError, Problem, told
+from gpgc_dask.imaging.errors import Problem
 from gpgc_dask.imaging.extract import Recipe, describe
-from gpgc_dask.imaging.files import printable
-from gpgc_dask.imaging.meter import Listener, Meter
-from gpgc_dask.imaging.outputs import (
-    Job,
-    check_absent,
-    clear,
-    find_jobs,
-    output_folders,
-)
+from gpgc_dask.imaging.making import check_manner, make_pictures
+from gpgc_dask.imaging.outputs import Job, check_absent, find_jobs, output_folders
 from gpgc_dask.imaging.painting import encoded, mask_values, paint
-from gpgc_dask.imaging.photos import hush
-from gpgc_dask.imaging.queue import Guard, completed_batches, entered
-from gpgc_dask.imaging.work import (
-    IMAGES_A_TASK,
-    BatchResult,
-    OnError,
-    complaint,
-    deadly,
-    tasks_ahead,
-)
+from gpgc_dask.imaging.queue import Guard
+from gpgc_dask.imaging.work import OnError
+from gpgc_dask.meter import Listener
 from gpgc_dask.oracle.numpy import NumpyOracle
-from gpgc_dask.process import keep_freed_memory, one_blas_thread
 from gpgc_dask.storage import write_whole
 
-__all__ = ["Maker", "PredictReport", "check_manner", "make_pictures", "predict_masks"]
+__all__ = ["PredictReport", "predict_masks"]
 
 MARK = ".gpgc-model"
 """File in a folder of masks that tells which model made them."""
@@ -104,7 +87,7 @@ def predict_masks(
         made them
     overwrite : pictures that are there are removed, then made anew
     on_error : "raise" stops at a photo that cannot be used, "skip" leaves it out and lists it
-    progress : called with a :class:`~gpgc_dask.imaging.meter.Progress` now and then
+    progress : called with a :class:`~gpgc_dask.meter.Progress` now and then
     client : a Dask client, or a context that gives one and is entered when there is work to do;
         default the active client, else threads of this process
     """
@@ -134,9 +117,6 @@ def predict_masks(
         resumed=resumed,
         elapsed=time.perf_counter() - start,
     )
-
-
-# -- on the workers ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -220,13 +200,6 @@ class Predictor:
         yield "probability", np.round(chosen * FULL_SCALE).astype(np.uint16)
 
 
-class Maker(Protocol):
-    """What makes pictures of photos. It travels to each worker once."""
-
-    def run(self, job: Any) -> None:
-        """Write the pictures of a job, each whole or not at all."""
-
-
 def _leave_mark(folder: Path, digest: str, *, resume: bool) -> None:
     """Keep which model makes the masks of a folder; a resume with another one is refused."""
     mark = folder / MARK
@@ -237,98 +210,3 @@ def _leave_mark(folder: Path, digest: str, *, resume: bool) -> None:
         )
     with Guard(folder, MARK):
         write_whole(mark, digest.encode())
-
-
-def _itself(maker: Maker) -> Maker:
-    return maker
-
-
-def make_batch(jobs: Sequence[Job], maker: Maker) -> BatchResult:
-    """Do some photos. Runs on a worker."""
-    keep_freed_memory()
-    hush()
-    problems = []
-    for job in jobs:
-        try:
-            maker.run(job)
-        except InputError as error:
-            problems.append(Problem(printable(job.name), str(error)))
-        except Exception as error:
-            error.add_note(f"while working on {printable(job.photo)}")
-            raise
-    return BatchResult(len(jobs) - len(problems), problems, {})
-
-
-# -- on the driver -----------------------------------------------------------------------------
-
-
-def check_manner(*, resume: bool, overwrite: bool, on_error: OnError) -> None:
-    """Complain of choices that :func:`make_pictures` cannot follow."""
-    if resume and overwrite:
-        raise ValueError("resume goes on with what is there and overwrite discards it: choose one")
-    if on_error not in ("raise", "skip"):
-        raise ValueError(f'on_error must be "raise" or "skip", got {on_error!r}')
-
-
-def make_pictures(
-    maker: Maker,
-    jobs: Sequence[Job],
-    *,
-    resume: bool,
-    overwrite: bool,
-    on_error: OnError,
-    progress: Listener | None,
-    client: Client | AbstractContextManager[Client] | None,
-) -> tuple[list[Problem], int]:
-    """Do the jobs on a cluster, see :func:`predict_masks`; (unusable photos, jobs done before)."""
-    todo = [job for job in jobs if not job.is_done] if resume else [*jobs]
-    if not (resume or overwrite):
-        check_absent(jobs)
-    problems: list[Problem] = []
-    if todo:
-        with entered(client) as cluster:
-            clear(todo, finished=overwrite)
-            problems = _run(cluster, maker, todo, len(jobs), on_error, progress)
-    if len(problems) == len(jobs):
-        raise IngestError("none of the images could be used:\n" + told(problems), problems)
-    return problems, len(jobs) - len(todo)
-
-
-def _run(
-    client: Client,
-    maker: Maker,
-    todo: list[Job],
-    total: int,
-    on_error: OnError,
-    progress: Listener | None,
-) -> list[Problem]:
-    """Do the jobs; photos that could not be used."""
-    done = total - len(todo)
-    meter = Meter(progress, "images", total, done)
-    problems: list[Problem] = []
-    limited = one_blas_thread() if is_inside(client) else nullcontext()
-    with limited:
-        for batch, result in _results(client, maker, todo):
-            done += result.images
-            problems += result.problems
-            if result.problems and on_error == "raise":
-                raise IngestError(complaint(result.problems, done), result.problems)
-            meter(len(batch), len(problems))
-    return problems
-
-
-def _results(
-    client: Client, maker: Maker, todo: list[Job]
-) -> Iterator[tuple[list[Job], BatchResult]]:
-    batches = [todo[i : i + IMAGES_A_TASK] for i in range(0, len(todo), IMAGES_A_TASK)]
-    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}):
-        # A task and not scattered: it is done again where the only worker that held it has died.
-        sent = client.submit(_itself, maker, pure=False)
-    ahead = tasks_ahead(client)
-    for batch, future in completed_batches(client, make_batch, batches, (sent,), ahead):
-        with Guard(batch[0].pictures["mask"].parent, batch[0].name):
-            try:
-                result = future.result()
-            except KilledWorker:
-                result = deadly(printable(batch[0].name))
-        yield batch, result

@@ -21,20 +21,18 @@ from gpgc_dask.imaging.coco import draw_mask
 from gpgc_dask.imaging.errors import IngestError, InputError, Problem, told
 from gpgc_dask.imaging.extract import PHASES, Recipe, Stopwatch, describe, label
 from gpgc_dask.imaging.masks import MaskFormat, read_mask
-from gpgc_dask.imaging.meter import Listener, Meter, Progress
 from gpgc_dask.imaging.parts import FinishedImage, Kept, forget, has_arrays, read_index, write_part
 from gpgc_dask.imaging.photos import hush
 from gpgc_dask.imaging.queue import Guard, completed, completed_batches
 from gpgc_dask.imaging.source import Item, Source
+from gpgc_dask.meter import Listener, Meter
 from gpgc_dask.process import keep_freed_memory
 from gpgc_dask.storage import Location
 
 __all__ = [
     "IMAGES_A_TASK",
     "BatchResult",
-    "Listener",
     "OnError",
-    "Progress",
     "Run",
     "complaint",
     "deadly",

@@ -20,7 +20,7 @@ import pandas as pd
 import xarray as xr
 from markupsafe import Markup
 
-from gpgc_dask.imaging.work import Progress
+from gpgc_dask.meter import Progress
 from gpgc_dask.progress import decades_to_go
 from gpgc_dask.ranking import SUSPECT_BELOW, is_suspect, predict_and_review, rank, records
 from gpgc_dask.report.charts import bars, histogram, line

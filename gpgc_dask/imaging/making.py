@@ -1,0 +1,131 @@
+"""Pictures made of photos on a Dask cluster: whatever is made of each, some at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Protocol
+
+import dask
+from distributed import Client, KilledWorker
+
+from gpgc_dask.cluster import is_inside
+from gpgc_dask.imaging.errors import IngestError, InputError, Problem, told
+from gpgc_dask.imaging.files import printable
+from gpgc_dask.imaging.outputs import Job, check_absent, clear
+from gpgc_dask.imaging.photos import hush
+from gpgc_dask.imaging.queue import Guard, completed_batches, entered
+from gpgc_dask.imaging.work import (
+    IMAGES_A_TASK,
+    BatchResult,
+    OnError,
+    complaint,
+    deadly,
+    tasks_ahead,
+)
+from gpgc_dask.meter import Listener, Meter
+from gpgc_dask.process import keep_freed_memory, one_blas_thread
+
+__all__ = ["Maker", "check_manner", "make_batch", "make_pictures"]
+
+
+class Maker(Protocol):
+    """What makes pictures of photos. It travels to each worker once."""
+
+    def run(self, job: Any) -> None:
+        """Write the pictures of a job, each whole or not at all."""
+
+
+def _itself(maker: Maker) -> Maker:
+    return maker
+
+
+def make_batch(jobs: Sequence[Job], maker: Maker) -> BatchResult:
+    """Do some photos. Runs on a worker."""
+    keep_freed_memory()
+    hush()
+    problems = []
+    for job in jobs:
+        try:
+            maker.run(job)
+        except InputError as error:
+            problems.append(Problem(printable(job.name), str(error)))
+        except Exception as error:
+            error.add_note(f"while working on {printable(job.photo)}")
+            raise
+    return BatchResult(len(jobs) - len(problems), problems, {})
+
+
+# -- on the driver -----------------------------------------------------------------------------
+
+
+def check_manner(*, resume: bool, overwrite: bool, on_error: OnError) -> None:
+    """Complain of choices that :func:`make_pictures` cannot follow."""
+    if resume and overwrite:
+        raise ValueError("resume goes on with what is there and overwrite discards it: choose one")
+    if on_error not in ("raise", "skip"):
+        raise ValueError(f'on_error must be "raise" or "skip", got {on_error!r}')
+
+
+def make_pictures(
+    maker: Maker,
+    jobs: Sequence[Job],
+    *,
+    resume: bool,
+    overwrite: bool,
+    on_error: OnError,
+    progress: Listener | None,
+    client: Client | AbstractContextManager[Client] | None,
+) -> tuple[list[Problem], int]:
+    """Do the jobs on a cluster, as ``predict_masks`` says; (unusable photos, jobs done before)."""
+    todo = [job for job in jobs if not job.is_done] if resume else [*jobs]
+    if not (resume or overwrite):
+        check_absent(jobs)
+    problems: list[Problem] = []
+    if todo:
+        with entered(client) as cluster:
+            clear(todo, finished=overwrite)
+            problems = _run(cluster, maker, todo, len(jobs), on_error, progress)
+    if len(problems) == len(jobs):
+        raise IngestError("none of the images could be used:\n" + told(problems), problems)
+    return problems, len(jobs) - len(todo)
+
+
+def _run(
+    client: Client,
+    maker: Maker,
+    todo: list[Job],
+    total: int,
+    on_error: OnError,
+    progress: Listener | None,
+) -> list[Problem]:
+    """Do the jobs; photos that could not be used."""
+    done = total - len(todo)
+    meter = Meter(progress, "images", total, done)
+    problems: list[Problem] = []
+    limited = one_blas_thread() if is_inside(client) else nullcontext()
+    with limited:
+        for batch, result in _results(client, maker, todo):
+            done += result.images
+            problems += result.problems
+            if result.problems and on_error == "raise":
+                raise IngestError(complaint(result.problems, done), result.problems)
+            meter(len(batch), len(problems))
+    return problems
+
+
+def _results(
+    client: Client, maker: Maker, todo: list[Job]
+) -> Iterator[tuple[list[Job], BatchResult]]:
+    batches = [todo[i : i + IMAGES_A_TASK] for i in range(0, len(todo), IMAGES_A_TASK)]
+    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}):
+        # A task and not scattered: it is done again where the only worker that held it has died.
+        sent = client.submit(_itself, maker, pure=False)
+    ahead = tasks_ahead(client)
+    for batch, future in completed_batches(client, make_batch, batches, (sent,), ahead):
+        with Guard(batch[0].pictures["mask"].parent, batch[0].name):
+            try:
+                result = future.result()
+            except KilledWorker:
+                result = deadly(printable(batch[0].name))
+        yield batch, result
