@@ -13,8 +13,9 @@ from gpgc_dask.arrays import Array, Features, Index, group_sums
 from gpgc_dask.checkpoint import Checkpoint, Saved, digest
 from gpgc_dask.noise import NoiseModel
 from gpgc_dask.oracle.dask import DaskSweeps, is_dask, sample_rows
-from gpgc_dask.oracle.kernels import Arithmetic, PrecisionProbe
+from gpgc_dask.oracle.kernels import Arithmetic
 from gpgc_dask.oracle.numpy import NumpySweeps
+from gpgc_dask.oracle.precision import PrecisionProbe
 from gpgc_dask.oracle.rows import STATISTICS_BYTES, RowSweeps, Survey, survey
 from gpgc_dask.solvers import History, Problem, Solution, SolverName, State, pooled, solve
 from gpgc_dask.solvers.problem import Point, PrecisionError

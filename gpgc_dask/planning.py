@@ -17,7 +17,7 @@ from gpgc_dask.oracle.dask import (
     is_dask,
     rows_held,
 )
-from gpgc_dask.oracle.kernels import BATCH_ROWS
+from gpgc_dask.oracle.kernels import batch_rows
 from gpgc_dask.oracle.layout import is_adjacent
 from gpgc_dask.oracle.rows import STATISTICS_BYTES
 from gpgc_dask.process import one_blas_thread
@@ -62,7 +62,7 @@ class Shape:
         sizes = np.bincount(groups)
         k = X.shape[1]
         large = sizes[sizes > k]
-        chunks = getattr(X, "chunks", ((min(X.shape[0], BATCH_ROWS),),))[0]
+        chunks = getattr(X, "chunks", ((X.shape[0],),))[0]
         wide = X.dtype == np.float64 if dtype is None else dtype == np.float64
         return cls(
             n_rows=X.shape[0],
@@ -247,10 +247,11 @@ def worker_bytes(shape: Shape, threads: int, *, redundancy: bool) -> int:
     """
     k, p = shape.n_features, shape.product_bytes
     square = k * k
-    batch = min(max(BATCH_ROWS, shape.largest_group), max(shape.block_rows, shape.largest_group))
+    limit = batch_rows(k, p)
+    batch = min(max(limit, shape.largest_group), max(shape.block_rows, shape.largest_group))
     block = shape.held_rows * k * shape.stored_bytes
     batches = batch * k * p
-    leave_out = min(shape.largest_group, BATCH_ROWS) * k * (2 * p + 8) if redundancy else 0
+    leave_out = min(shape.largest_group, limit) * k * (2 * p + 8) if redundancy else 0
     sums = square * (8 + p)
     partials = (FAN_IN + 4) * 8 * square + (FAN_IN + 1) * _statistics_bytes(shape)
     shared = square * (8 + p)

@@ -12,14 +12,24 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import copy_context
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
+from distributed import get_worker
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["blas_threads", "keep_freed_memory", "map_threads", "one_blas_thread"]
+__all__ = [
+    "ahead",
+    "blas_threads",
+    "keep_freed_memory",
+    "map_threads",
+    "one_blas_thread",
+    "own_blas_threads",
+]
+
+Item = TypeVar("Item")
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
 """glibc's names for mallopt's parameters."""
@@ -71,6 +81,28 @@ def map_threads(function: Callable[[Any], Any], items: Iterable[Any]) -> list[An
         # Each in a copy of the caller's context, so that numpy.errstate reaches the threads.
         waiting = [pool.submit(copy_context().run, function, item) for item in items]
         return [future.result() for future in waiting]
+
+
+def own_blas_threads() -> AbstractContextManager[Any]:
+    """BLAS threads of a task: one where tasks run side by side in its process.
+
+    Dask's nannies limit BLAS already; workers without one, and threads started by hand, do not.
+    A worker of one thread keeps what it has: one by its nanny, else all the cores it sees.
+    """
+    try:
+        side_by_side = get_worker().state.nthreads > 1
+    except (ValueError, AttributeError):
+        return nullcontext()
+    return one_blas_thread() if side_by_side and blas_threads() > 1 else nullcontext()
+
+
+def ahead(items: Iterator[Item]) -> Iterator[Item]:
+    """The items, the next one being made in a thread of its own while one is worked on."""
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(next, items, None)
+        while (item := waiting.result()) is not None:
+            waiting = pool.submit(next, items, None)
+            yield item
 
 
 @cache

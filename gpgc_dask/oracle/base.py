@@ -23,10 +23,19 @@ from typing import Any
 
 import numpy as np
 
-from gpgc_dask.arrays import Array, Index, group_sums
+from gpgc_dask.arrays import Array, Features, Index, group_sums
 from gpgc_dask.evidence import Moments, Posterior
 
-__all__ = ["FeatureOracle", "GroupTerms", "NoiseRule", "Rows", "StepResult", "SweepOracle"]
+__all__ = [
+    "EXACTLY",
+    "FeatureOracle",
+    "GroupTerms",
+    "Look",
+    "NoiseRule",
+    "Rows",
+    "StepResult",
+    "SweepOracle",
+]
 
 NoiseRule = Callable[[Array, Array, Array, Array], Array]
 """(ln ε², W, R, Γ) of some groups -> their new ln ε²; runs beside the data, so it must pickle."""
@@ -101,18 +110,38 @@ class Rows:
 
 
 @dataclass(frozen=True)
+class Look:
+    """How closely a sweep looks at the rows.
+
+    mean : (k, t) weights to judge the rows by; None: the posterior's own
+    directions : (k, m) random z ~ N(0, V)/√m that estimate the leverages; None: exact leverages
+    pull : whether each group's pull on the weights is asked for
+    """
+
+    mean: Array | None = None
+    directions: Array | None = None
+    pull: bool = False
+
+
+EXACTLY = Look()
+
+
+@dataclass(frozen=True)
 class GroupTerms:
-    """Sums over the rows of each group at one posterior, all (J,).
+    """Sums over the rows of each group at one posterior, (J,) but for the pull.
 
     residual : R_j = Σ p ‖y − f‖², summed over target columns
     leverage : Γ_j = Σ p v
     leave_out : Σ p (y − f)·(f − f^(−j)), for the redundancy; None where it was not asked for.
         NaN for groups that were not part of the sample it was computed on.
+    pull : (J, k, t) Fⱼᵀ P (Y − f), where the group's rows want the weights to go; None where it
+        was not asked for
     """
 
     residual: Array
     leverage: Array
     leave_out: Array | None = None
+    pull: Features | None = None
 
 
 @dataclass(frozen=True)
@@ -167,7 +196,13 @@ class SweepOracle(ABC):
 
     @abstractmethod
     def terms(
-        self, post: Posterior, log_noise: Array, redundancy: float, *, leave_out: bool
+        self,
+        post: Posterior,
+        log_noise: Array,
+        redundancy: float,
+        *,
+        leave_out: bool,
+        look: Look = EXACTLY,
     ) -> GroupTerms:
         """Queries (ii) and (iv) in one read, summed over groups."""
 
@@ -179,11 +214,15 @@ class SweepOracle(ABC):
         rule: NoiseRule,
         *,
         leave_out: bool,
+        look: Look = EXACTLY,
+        known: Moments | None = None,
     ) -> StepResult:
         """All four queries: terms at ``post``, new noise by ``rule``, moments at the new noise.
 
-        One read where an implementation can see whole groups at a time, two here.
+        One read where an implementation can see whole groups at a time, two here. ``known`` are
+        the moments at ``log_noise``: where they are given, only groups whose noise the rule
+        changes are multiplied again.
         """
-        terms = self.terms(post, log_noise, redundancy, leave_out=leave_out)
+        terms = self.terms(post, log_noise, redundancy, leave_out=leave_out, look=look)
         new = rule(log_noise, self.group_weight, terms.residual, terms.leverage)
         return StepResult(terms, new, self.moments(new, redundancy))

@@ -30,12 +30,12 @@ from distributed.system import MEMORY_LIMIT
 from gpgc_dask.arrays import Array, Features, Index, Mask
 from gpgc_dask.cluster import active_client, is_inside
 from gpgc_dask.oracle.base import FeatureOracle, Rows
-from gpgc_dask.oracle.kernels import BATCH_ROWS, Arithmetic
+from gpgc_dask.oracle.kernels import Arithmetic
 from gpgc_dask.oracle.layout import TaskRows, cut_tasks, is_adjacent, whole_batches
 from gpgc_dask.oracle.numpy import NumpyOracle, NumpySweeps
 from gpgc_dask.oracle.rows import RowSweeps, TaskFunction
 from gpgc_dask.oracle.tasks import Sweep
-from gpgc_dask.process import keep_freed_memory, one_blas_thread
+from gpgc_dask.process import ahead, keep_freed_memory, one_blas_thread, own_blas_threads
 
 __all__ = [
     "DaskOracle",
@@ -206,8 +206,11 @@ def _run_task(
 ) -> Any:
     keep_freed_memory()
     rows: TaskRows = task.value
-    stream = _stream(reads.value, source.value if source else {}, given, rows.keep)
-    return function.value(whole_batches(stream, rows.ends, BATCH_ROWS), rows.rows, rows.start)
+    blocks = _stream(reads.value, source.value if source else {}, given, rows.keep)
+    stream = blocks if given else ahead(blocks)
+    with own_blas_threads():
+        batches = whole_batches(stream, rows.ends, rows.limit)
+        return function.value(batches, rows.rows, rows.start)
 
 
 def _merge(*parts: Any) -> Any:
@@ -288,7 +291,7 @@ class DaskSweeps(RowSweeps):
                 self._blocks.bounds,
                 whole_groups=whole,
                 n_tasks=_count_tasks(self.X, self._blocks),
-                limit=BATCH_ROWS,
+                limit=self.arithmetic.batch_rows(self.n_features),
             )
         return self._layouts[whole]
 
@@ -424,7 +427,7 @@ def lazy_leave_out(X: da.Array, rows: Rows, sweep: Sweep) -> da.Array:
         blocks.bounds,
         whole_groups=True,
         n_tasks=_count_tasks(X, blocks),
-        limit=BATCH_ROWS,
+        limit=sweep.project.arithmetic.batch_rows(X.shape[1]),
     )
     lazy = _map_tasks("leave-out", sweep.predict, tasks, blocks)
     t = rows.n_targets

@@ -8,32 +8,36 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.linalg import blas
+from scipy.linalg import blas, lapack
 
 from gpgc_dask.arrays import Array, Features, Index
 from gpgc_dask.evidence import Moments, Posterior
-from gpgc_dask.oracle.base import Rows
 
 __all__ = [
+    "Accumulator",
     "Arithmetic",
     "MomentSums",
-    "PrecisionProbe",
     "Projection",
     "Workspace",
-    "leave_out_shift",
+    "batch_rows",
 ]
 
-BATCH_ROWS = 4096
-"""Rows multiplied in one product. Long enough for BLAS, short enough for float32 sums."""
+SUM_ROWS = 4096
+"""Rows whose float32 products are summed in float32; beyond, sums are float64."""
 
-MIN_PIVOT = 1e-3
-"""Below this pivot of I − H a float32 leave-out solve is redone in float64."""
+MIN_BATCH_ROWS = 1024
+"""Rows of a batch at least: from here on the triangular product is at its full speed."""
 
-JITTER = 1e-10
-"""Added to I − H where a group determines the model alone to all of float64's digits."""
+BATCH_BYTES = 4 << 20
+"""Size of a batch: the passes over it (centre, judge, scale, multiply) find it in the cache."""
 
-PROBES = 8
-"""Random directions in which a batch's float32 Gram product is compared with float64."""
+SPARSE_SHARE = 0.75
+"""Where fewer rows than this carry weight, the others are left out of the products."""
+
+
+def batch_rows(n_features: int, itemsize: int) -> int:
+    """Rows to work on at a time (``benchmarks/blocks.py`` shows why)."""
+    return int(np.clip(BATCH_BYTES // (n_features * itemsize), MIN_BATCH_ROWS, SUM_ROWS))
 
 
 @dataclass(frozen=True)
@@ -53,9 +57,12 @@ class Arithmetic:
     def name(self) -> str:
         return f"{self.dtype.name}, centred" if self.offset is not None else self.dtype.name
 
+    def batch_rows(self, n_features: int) -> int:
+        return batch_rows(n_features, self.dtype.itemsize)
+
 
 class Workspace:
-    """Buffers of one task, used again for every batch.
+    """The buffer of one task, used again for every batch.
 
     Fresh memory costs a page fault every 4 kB: in a worker process, which hands freed memory
     back at once, that was a fifth of a sweep.
@@ -64,13 +71,13 @@ class Workspace:
     def __init__(self, arithmetic: Arithmetic) -> None:
         self.arithmetic = arithmetic
         self._batch = np.empty((0, 0), dtype=arithmetic.dtype)
-        self._product = np.empty((0, 0), dtype=arithmetic.dtype)
 
     def load(self, pieces: Sequence[Features]) -> Features:
         """A batch as C-contiguous, centred rows; valid until the next load."""
         rows, k = sum(map(len, pieces)), pieces[0].shape[1]
         if len(self._batch) < rows:
-            self._batch = np.empty((max(rows, BATCH_ROWS), k), dtype=self.arithmetic.dtype)
+            most = max(rows, self.arithmetic.batch_rows(k))
+            self._batch = np.empty((most, k), dtype=self.arithmetic.dtype)
         offset = self.arithmetic.offset
         start = 0
         for piece in pieces:
@@ -84,47 +91,21 @@ class Workspace:
             start += len(piece)
         return self._batch[:rows]
 
-    def gram(self, A: Features) -> Features:
-        """AᵀA; valid until the next one."""
-        k = A.shape[1]
-        if len(self._product) < k:
-            self._product = np.empty((k, k), dtype=self.arithmetic.dtype)
-        return np.matmul(A.T, A, out=self._product)
-
 
 @dataclass
 class MomentSums:
-    """Running float64 sums over batches for :class:`~gpgc_dask.evidence.Moments`.
+    """float64 sums over rows for :class:`~gpgc_dask.evidence.Moments`, as they travel.
 
-    The last column of ``cross`` and ``totals`` belongs to a target that is 1 everywhere: with
-    it the offset is undone exactly in :meth:`finish`.
+    ``gram`` is one triangle of Fᵀ P F in LAPACK's rectangular full packed form, (k(k+1)/2,): half
+    the memory and half the traffic, and sums of it are plain sums. The last column of ``cross`` and
+    ``totals`` belongs to a target that is 1 everywhere: with it the offset is undone exactly in
+    :meth:`finish`.
     """
 
     gram: Array
     cross: Array
     totals: Array
     yy: float = 0.0
-
-    @classmethod
-    def zeros(cls, n_features: int, n_targets: int) -> MomentSums:
-        return cls(
-            np.zeros((n_features, n_features)),
-            np.zeros((n_features, n_targets + 1)),
-            np.zeros(n_targets + 1),
-        )
-
-    def add(self, work: Workspace, A: Features, precision: Array, targets: Array) -> None:
-        """Add loaded rows, which are overwritten."""
-        root = np.sqrt(precision)
-        rhs = np.column_stack([targets, np.ones(len(A))])
-        scaled = (root[:, None] * rhs).astype(A.dtype)
-        A *= root.astype(A.dtype)[:, None]
-        for start in range(0, len(A), BATCH_ROWS):
-            part = slice(start, start + BATCH_ROWS)
-            self.gram += work.gram(A[part])
-            self.cross += A[part].T @ scaled[part]
-        self.totals += precision @ rhs
-        self.yy += float(precision @ (targets**2).sum(1))
 
     @classmethod
     def merge(cls, parts: Sequence[MomentSums]) -> MomentSums:
@@ -138,36 +119,123 @@ class MomentSums:
             total.yy += part.yy
         return total
 
+    def matrix(self) -> Array:
+        """The Gram sum as a full (k, k) matrix."""
+        lower, _ = lapack.dtfttr(len(self.cross), self.gram, uplo="L")
+        lower = np.tril(lower)
+        lower.flat[:: len(lower) + 1] *= 0.5
+        return lower + lower.T
+
     def column_variance(self) -> Array:
         """(k,) weighted variance of each feature, whatever the offset."""
         weight = max(float(self.totals[-1]), 1e-300)
         mean = self.cross[:, -1] / weight
-        return np.maximum(np.diagonal(self.gram) / weight - mean**2, 0.0)
+        return np.maximum(np.diagonal(self.matrix()) / weight - mean**2, 0.0)
 
     def finish(self, arithmetic: Arithmetic) -> Moments:
-        gram, cross, column = self.gram, self.cross[:, :-1], self.cross[:, -1]
+        gram, cross, column = self.matrix(), self.cross[:, :-1], self.cross[:, -1]
         m = arithmetic.offset
         if m is not None:
             outer = np.multiply.outer(m, column + 0.5 * self.totals[-1] * m)
-            gram = gram + outer
+            gram += outer
             gram += outer.T
             cross = cross + np.multiply.outer(m, self.totals[:-1])
         return Moments(gram, cross, self.yy)
 
 
-class Projection:
-    """Rows to f = F μ and Z = F Tᵀ, in the arithmetic of the fit.
+class Accumulator:
+    """Sums weighted moments over the batches of one task.
 
-    It travels to the workers once a sweep, as T and μ in float64; casts are made on arrival.
+    BLAS's symmetric product adds a batch to one triangle in place; float32 triangles are moved to
+    the float64 sum every SUM_ROWS rows.
     """
 
-    def __init__(self, post: Posterior, arithmetic: Arithmetic) -> None:
+    def __init__(self, n_features: int, n_targets: int, dtype: np.dtype[Any]) -> None:
+        self.single = dtype == np.float32
+        self._syrk = blas.ssyrk if self.single else blas.dsyrk
+        self._pack = lapack.strttf if self.single else lapack.dtrttf
+        self._open = np.zeros((n_features, n_features), dtype=dtype, order="F")
+        self._open_rows = 0
+        packed = np.zeros(n_features * (n_features + 1) // 2)
+        width = n_targets + 1
+        self._sums = MomentSums(packed, np.zeros((n_features, width)), np.zeros(width))
+
+    def add(self, A: Features, weight: Array, targets: Array) -> None:
+        """Add loaded rows, which are overwritten. Negative weights take rows away again."""
+        rhs = np.column_stack([targets, np.ones(len(A))])
+        self._sums.totals += weight @ rhs
+        self._sums.yy += float(weight @ (targets**2).sum(1))
+        for sign in (1.0, -1.0):
+            own = sign * weight > 0
+            share = np.count_nonzero(own) / max(len(A), 1)
+            if share == 0:
+                continue
+            if share > SPARSE_SHARE and weight.min() >= 0:
+                self._add(A, np.sqrt(weight), rhs, sign)
+            else:
+                self._add(A[own], np.sqrt(sign * weight[own]), rhs[own], sign)
+
+    def _add(self, A: Features, root: Array, rhs: Array, sign: float) -> None:
+        scaled = (root[:, None] * rhs).astype(A.dtype)
+        A *= root.astype(A.dtype)[:, None]
+        for start in range(0, len(A), SUM_ROWS):
+            part = slice(start, start + SUM_ROWS)
+            self._open = self._syrk(
+                sign, A[part].T, beta=1.0, c=self._open, lower=1, overwrite_c=1
+            )
+            self._sums.cross += sign * (A[part].T @ scaled[part])
+            self._open_rows += len(A[part])
+            if self.single and self._open_rows >= SUM_ROWS:
+                self._close()
+
+    def _close(self) -> None:
+        packed, _ = self._pack(self._open, uplo="L")
+        self._sums.gram += packed
+        self._open[...] = 0.0
+        self._open_rows = 0
+
+    def sums(self) -> MomentSums:
+        """The sums so far."""
+        self._close()
+        return self._sums
+
+
+class Projection:
+    """Rows to f = F μ, to leverages v = φᵀVφ, and to Z = F Tᵀ, in the arithmetic of the fit.
+
+    It travels to the workers once a sweep; casts are made on arrival. ``directions`` (k, m) are
+    random z ~ N(0, V)/√m, so that v ≈ ‖φᵀz‖² for m products instead of k/2; None asks for exact
+    leverages. T is left behind where only directions are asked for.
+    """
+
+    def __init__(
+        self,
+        post: Posterior,
+        arithmetic: Arithmetic,
+        *,
+        mean: Array | None = None,
+        directions: Array | None = None,
+        whitens: bool = True,
+    ) -> None:
         self.arithmetic = arithmetic
-        self.mu = post.mu
-        self.T = post.T
+        self.mu = post.mu if mean is None else mean
+        self.directions = directions
+        self.T = post.T if whitens or directions is None else None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"arithmetic": self.arithmetic, "mu": self.mu, "T": self.T}
+        return {name: self.__dict__[name] for name in ("arithmetic", "mu", "directions", "T")}
+
+    @property
+    def exact(self) -> bool:
+        return self.directions is None
+
+    @cached_property
+    def _columns(self) -> tuple[Features, Array]:
+        """What rows are multiplied with to judge them, and the offset's part of the product."""
+        columns = self.mu if self.directions is None else np.hstack([self.mu, self.directions])
+        m = self.arithmetic.offset
+        shift = np.zeros(columns.shape[1]) if m is None else m @ columns
+        return columns.astype(self.arithmetic.dtype), shift
 
     @cached_property
     def _cast(self) -> Features:
@@ -176,16 +244,29 @@ class Projection:
     @cached_property
     def _shift(self) -> Features | None:
         m = self.arithmetic.offset
-        return None if m is None else (self.T @ m).astype(self.arithmetic.dtype)
+        return None if m is None else (self._factor @ m).astype(self.arithmetic.dtype)
+
+    @property
+    def _factor(self) -> Array:
+        if self.T is None:
+            raise ValueError("this sweep did not ask for whitened rows")
+        return self.T
 
     @cached_property
-    def _mean(self) -> Array:
-        m = self.arithmetic.offset
-        return np.zeros(self.mu.shape[1]) if m is None else m @ self.mu
+    def covariance(self) -> Features:
+        """(k, k) V = TᵀT in the arithmetic of the fit."""
+        T = self._cast
+        return T.T @ T
 
-    def mean(self, A: Features) -> Array:
-        """(n, t) f from loaded rows."""
-        return (A @ self.mu.astype(A.dtype)).astype(np.float64) + self._mean
+    def judge(self, A: Features) -> tuple[Array, Array | None]:
+        """(n, t) f and (n,) estimated v from loaded rows; v is None where it is to be exact."""
+        columns, shift = self._columns
+        found = (A @ columns).astype(np.float64) + shift
+        t = self.mu.shape[1]
+        if self.directions is None:
+            return found, None
+        probed = found[:, t:]
+        return found[:, :t], np.einsum("ij,ij->i", probed, probed)
 
     def whiten(self, A: Features) -> Features:
         """(n, k) Z with ‖Zᵢ‖² = φᵢᵀVφᵢ from loaded rows, which are overwritten."""
@@ -196,92 +277,7 @@ class Projection:
             Z += self._shift
         return Z
 
-    def exact(self, pieces: Sequence[Features], index: Index) -> Array:
+    def exact_rows(self, pieces: Sequence[Features], index: Index) -> Array:
         """(..., k) Z in float64 of some rows, from the batch as stored."""
         rows = np.concatenate(pieces)[index].astype(np.float64)
-        return rows @ self.T.T
-
-
-def _solve_leave_out(Z: Features, root: Array, r: Array) -> tuple[Array, float]:
-    """q̃ = (I − H̃)⁻¹ r̃ for groups of one size: Z (g, n, k), root √p (g, n), r (g, n, t).
-
-    Returns the shift f − f^(−j) of every row (g, n, t) and the smallest pivot.
-    """
-    Zs = Z * root.astype(Z.dtype)[..., None]
-    rs = r * root[..., None]
-    n, k = Z.shape[1:]
-    if n <= k:
-        A = -(Zs @ Zs.swapaxes(1, 2)).astype(np.float64)
-        rhs = rs
-    else:
-        A = -(Zs.swapaxes(1, 2) @ Zs).astype(np.float64)
-        rhs = Zs.swapaxes(1, 2).astype(np.float64) @ rs
-    diagonal = np.arange(A.shape[1])
-    A[:, diagonal, diagonal] += 1.0
-    try:
-        pivot = float(np.diagonal(np.linalg.cholesky(A), axis1=1, axis2=2).min() ** 2)
-    except np.linalg.LinAlgError:
-        pivot = 0.0
-        A[:, diagonal, diagonal] += JITTER
-    q = np.linalg.solve(A, rhs)
-    if n <= k:
-        q = Zs.swapaxes(1, 2).astype(np.float64) @ q
-    return Z.astype(np.float64) @ q, pivot
-
-
-def leave_out_shift(
-    Z: Features,
-    precision: Array,
-    residual: Array,
-    starts: Index,
-    pieces: Sequence[Features],
-    project: Projection,
-) -> Array:
-    """f − f^(−j) of every row when its whole group is left out, (n, t).
-
-    With H_j = Z_j Z_jᵀ: f^(−j) = y − (I − H_j P_j)⁻¹ (y − f), solved in the symmetric form with
-    √p on both sides, in rows or in features, whichever is smaller. Groups start at ``starts``.
-    """
-    sizes = np.diff(np.append(starts, len(Z)))
-    root = np.sqrt(precision)
-    shift = np.empty(residual.shape)
-    for size in np.unique(sizes):
-        index = starts[sizes == size][:, None] + np.arange(size)
-        found, pivot = _solve_leave_out(Z[index], root[index], residual[index])
-        if pivot < MIN_PIVOT and Z.dtype != np.float64:
-            exact = project.exact(pieces, index)
-            found, _ = _solve_leave_out(exact, root[index], residual[index])
-        shift[index] = found
-    return shift
-
-
-@dataclass(frozen=True)
-class PrecisionProbe:
-    """What the arithmetic of the products costs the evidence, seen on a sample of rows.
-
-    Errors ΔG and Δb of the moments change ½ ln|B| by ½ tr(V ΔG) and the fit by ½ μᵀΔGμ − μᵀΔb: so
-    a few z ~ N(0, V), and μ, tell the cost without a Gram in float64.
-    """
-
-    sample: Features
-    rows: Rows
-    arithmetic: Arithmetic
-
-    def nats(self, post: Posterior, log_noise: Array, redundancy: float) -> float:
-        """Error of the evidence that the sample's products make at a posterior."""
-        if self.arithmetic.dtype == np.float64:
-            return 0.0
-        precision = self.rows.precision(log_noise, redundancy)
-        targets, exact = self.rows.targets(), self.sample.astype(np.float64)
-        sums, work = MomentSums.zeros(*post.mu.shape), Workspace(self.arithmetic)
-        sums.add(work, work.load([self.sample]), precision, targets)
-        found = sums.finish(self.arithmetic)
-
-        def gram_errors(columns: Array) -> Array:
-            forms = np.einsum("ip,ip->p", columns, found.gram @ columns)
-            return np.abs(forms - precision @ (exact @ columns) ** 2)
-
-        z = (np.random.default_rng(0).standard_normal((PROBES, exact.shape[1])) @ post.T).T
-        cross = (found.cross * post.mu).sum(0) - precision @ (targets * (exact @ post.mu))
-        gram = gram_errors(z).mean() + gram_errors(post.mu).sum()
-        return 0.5 * float(gram) + float(np.abs(cross).sum())
+        return rows @ self._factor.T

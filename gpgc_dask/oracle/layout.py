@@ -29,6 +29,8 @@ class TaskRows:
     keep: Mask | None
     ends: Index
     """Row numbers within ``rows`` where a batch may end."""
+    limit: int
+    """Rows of a batch at most, but for groups that are larger."""
 
 
 def _run_ends(groups: Index) -> Index:
@@ -78,7 +80,7 @@ def cut_tasks(
             keep = np.zeros(stop - start, dtype=bool)
             keep[place[low:high] - start] = True
         ends = batch_ends(part.groups, whole_groups=whole_groups, limit=limit)
-        tasks.append(TaskRows(start, stop, part, keep, ends))
+        tasks.append(TaskRows(start, stop, part, keep, ends, limit))
     return tasks
 
 

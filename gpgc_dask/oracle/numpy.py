@@ -10,7 +10,7 @@ import numpy as np
 
 from gpgc_dask.arrays import Array, Features, Index
 from gpgc_dask.oracle.base import FeatureOracle, Rows
-from gpgc_dask.oracle.kernels import BATCH_ROWS, Arithmetic
+from gpgc_dask.oracle.kernels import Arithmetic, batch_rows
 from gpgc_dask.oracle.layout import Batch, batch_ends, is_adjacent, whole_batches
 from gpgc_dask.oracle.rows import RowSweeps, TaskFunction
 from gpgc_dask.process import blas_threads, map_threads
@@ -30,8 +30,9 @@ class NumpyOracle(FeatureOracle):
         self.shape = F.shape
 
     def _batches(self) -> Iterator[tuple[slice, Array]]:
-        for start in range(0, max(len(self.F), 1), BATCH_ROWS):
-            part = slice(start, start + BATCH_ROWS)
+        step = batch_rows(self.shape[1], 8)
+        for start in range(0, max(len(self.F), 1), step):
+            part = slice(start, start + step)
             yield part, np.asarray(self.F[part], dtype=np.float64)
 
     def rmatvec(self, v: Array) -> Array:
@@ -77,6 +78,7 @@ class NumpySweeps(RowSweeps):
         self.rows = rows
         self.order = order
         self.read_share = len(rows) / len(F)
+        self._limit = arithmetic.batch_rows(self.n_features)
 
     def _run(self, name: str, function: TaskFunction, *, whole_groups: bool) -> Any:
         parts = self._map(function, whole_groups=whole_groups)
@@ -95,7 +97,7 @@ class NumpySweeps(RowSweeps):
         """The task function on a share of the rows for each core."""
         n, k = len(self.rows), self.n_features
         cores = blas_threads() if n * k * k > PARALLEL_PRODUCTS else 1
-        ends = batch_ends(self.rows.groups, whole_groups=whole_groups, limit=BATCH_ROWS)
+        ends = batch_ends(self.rows.groups, whole_groups=whole_groups, limit=self._limit)
         wanted = np.arange(1, cores) * (n / cores)
         cuts = np.unique([0, *ends[np.searchsorted(ends, wanted)], n])
 
@@ -109,9 +111,9 @@ class NumpySweeps(RowSweeps):
 
     def _batches(self, start: int, stop: int, ends: Index) -> Iterator[Batch]:
         if self.order is None:
-            yield from whole_batches([self.F[start:stop]], ends, BATCH_ROWS)
+            yield from whole_batches([self.F[start:stop]], ends, self._limit)
         else:
-            for low, high, index in whole_batches([self.order[start:stop]], ends, BATCH_ROWS):
+            for low, high, index in whole_batches([self.order[start:stop]], ends, self._limit):
                 yield low, high, [self.F[index[0]]]
 
     def restricted(self, groups: Index) -> NumpySweeps:

@@ -12,12 +12,21 @@ import numpy as np
 
 from gpgc_dask.arrays import Array, Index, Mask
 from gpgc_dask.evidence import Moments, Posterior
-from gpgc_dask.oracle.base import GroupTerms, NoiseRule, Rows, StepResult, SweepOracle
+from gpgc_dask.oracle.base import (
+    EXACTLY,
+    GroupTerms,
+    Look,
+    NoiseRule,
+    Rows,
+    StepResult,
+    SweepOracle,
+)
 from gpgc_dask.oracle.kernels import Arithmetic, MomentSums, Projection
 from gpgc_dask.oracle.statistics import CompositeOracle, StatisticsOracle
 from gpgc_dask.oracle.tasks import (
     Batches,
     GroupSums,
+    Partial,
     Sweep,
     sweep_group_moments,
     sweep_moments,
@@ -82,10 +91,16 @@ class RowSweeps(SweepOracle):
         return found.finish(self.arithmetic)
 
     def terms(
-        self, post: Posterior, log_noise: Array, redundancy: float, *, leave_out: bool
+        self,
+        post: Posterior,
+        log_noise: Array,
+        redundancy: float,
+        *,
+        leave_out: bool,
+        look: Look = EXACTLY,
     ) -> GroupTerms:
         whole = leave_out and self.whole_groups
-        sweep = Sweep(Projection(post, self.arithmetic), log_noise, redundancy, whole)
+        sweep = self._sweep(post, log_noise, redundancy, look, leave_out=whole)
         found = self._read("residuals", sweep.run, whole_groups=whole)
         terms, _ = sweep.finish(found)
         if leave_out and not whole:
@@ -100,13 +115,45 @@ class RowSweeps(SweepOracle):
         rule: NoiseRule,
         *,
         leave_out: bool,
+        look: Look = EXACTLY,
+        known: Moments | None = None,
     ) -> StepResult:
         if not self.whole_groups:
-            return super().step(post, log_noise, redundancy, rule, leave_out=leave_out)
-        sweep = Sweep(Projection(post, self.arithmetic), log_noise, redundancy, leave_out, rule)
-        found = self._read("step", sweep.run, whole_groups=True)
+            return super().step(post, log_noise, redundancy, rule, leave_out=leave_out, look=look)
+        sweep = self._sweep(post, log_noise, redundancy, look, leave_out=leave_out)
+        sweep = replace(sweep, rule=rule, corrects=known is not None)
+        return self._step(sweep, known)
+
+    def opening(
+        self, post: Posterior, redundancy: float, rule: NoiseRule, look: Look
+    ) -> StepResult:
+        """A first read by somebody else's posterior: a step from unit noise; checks every number.
+
+        The rows need whole groups.
+        """
+        unit = np.zeros(self.group_weight.size)
+        sweep = self._sweep(post, unit, redundancy, look, leave_out=False)
+        return self._step(replace(sweep, rule=rule, checks=True), None)
+
+    def _sweep(
+        self, post: Posterior, log_noise: Array, redundancy: float, look: Look, *, leave_out: bool
+    ) -> Sweep:
+        project = Projection(
+            post,
+            self.arithmetic,
+            mean=look.mean,
+            directions=look.directions,
+            whitens=leave_out,
+        )
+        return Sweep(project, log_noise, redundancy, leave_out, pull=look.pull)
+
+    def _step(self, sweep: Sweep, known: Moments | None) -> StepResult:
+        found: Partial = self._read("step", sweep.run, whole_groups=True)
         terms, new = sweep.finish(found)
-        return StepResult(terms, new, found.sums.finish(self.arithmetic))
+        if found.sums is None:
+            raise ValueError("a step needs a rule")
+        moments = found.sums.finish(self.arithmetic)
+        return StepResult(terms, new, moments if known is None else known + moments)
 
     def _sampled_leave_out(self, post: Posterior, log_noise: Array, redundancy: float) -> Array:
         """Leave-out terms of a random sample of groups held in memory; NaN for the others."""

@@ -7,12 +7,20 @@ evidence ever asks of them: no row of it is read again.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from gpgc_dask.arrays import Array, Index
 from gpgc_dask.evidence import Moments, Posterior
-from gpgc_dask.oracle.base import GroupTerms, NoiseRule, StepResult, SweepOracle
+from gpgc_dask.oracle.base import (
+    EXACTLY,
+    GroupTerms,
+    Look,
+    NoiseRule,
+    StepResult,
+    SweepOracle,
+)
 
 __all__ = ["CompositeOracle", "StatisticsOracle"]
 
@@ -41,13 +49,22 @@ class StatisticsOracle(SweepOracle):
         )
 
     def terms(
-        self, post: Posterior, log_noise: Array, redundancy: float, *, leave_out: bool
+        self,
+        post: Posterior,
+        log_noise: Array,
+        redundancy: float,
+        *,
+        leave_out: bool,
+        look: Look = EXACTLY,
     ) -> GroupTerms:
+        """Leverages are always exact here: they cost no read."""
         precision = np.exp(-log_noise) / redundancy
         V = post.T.T @ post.T
-        fitted = self.gram @ post.mu
-        R = self.yy - 2 * np.einsum("jkt,kt->j", self.cross, post.mu)
-        R += np.einsum("jkt,kt->j", fitted, post.mu)
+        mu = post.mu if look.mean is None else look.mean
+        fitted = self.gram @ mu
+        R = self.yy - 2 * np.einsum("jkt,kt->j", self.cross, mu)
+        R += np.einsum("jkt,kt->j", fitted, mu)
+        pull = precision[:, None, None] * (self.cross - fitted) if look.pull else None
         gamma = np.einsum("jkl,kl->j", self.gram, V)
         S = None
         if leave_out:
@@ -57,7 +74,7 @@ class StatisticsOracle(SweepOracle):
                     for p, G, b, f in zip(precision, self.gram, self.cross, fitted, strict=True)
                 ]
             )
-        return GroupTerms(np.maximum(precision * R, 0.0), precision * gamma, S)
+        return GroupTerms(np.maximum(precision * R, 0.0), precision * gamma, S, pull)
 
     @staticmethod
     def _leave_out(T: Array, gram: Array, pull: Array) -> float:
@@ -73,10 +90,11 @@ class CompositeOracle(SweepOracle):
     def __init__(self, parts: list[tuple[Index, SweepOracle]], n_groups: int) -> None:
         self.parts = parts
         self.n_targets = parts[0][1].n_targets
-        self.group_weight = self._gather([part.group_weight for _, part in parts], n_groups)
+        self.n_groups = n_groups
+        self.group_weight = self._gather([part.group_weight for _, part in parts])
 
-    def _gather(self, values: list[Array], n_groups: int) -> Array:
-        whole = np.zeros(n_groups)
+    def _gather(self, values: list[Any]) -> Any:
+        whole = np.zeros((self.n_groups, *values[0].shape[1:]))
         for (groups, _), value in zip(self.parts, values, strict=True):
             whole[groups] = value
         return whole
@@ -90,11 +108,17 @@ class CompositeOracle(SweepOracle):
         return sum(rest, start=first)
 
     def terms(
-        self, post: Posterior, log_noise: Array, redundancy: float, *, leave_out: bool
+        self,
+        post: Posterior,
+        log_noise: Array,
+        redundancy: float,
+        *,
+        leave_out: bool,
+        look: Look = EXACTLY,
     ) -> GroupTerms:
         return self._join(
             [
-                part.terms(post, log_noise[groups], redundancy, leave_out=leave_out)
+                part.terms(post, log_noise[groups], redundancy, leave_out=leave_out, look=look)
                 for groups, part in self.parts
             ]
         )
@@ -107,23 +131,27 @@ class CompositeOracle(SweepOracle):
         rule: NoiseRule,
         *,
         leave_out: bool,
+        look: Look = EXACTLY,
+        known: Moments | None = None,
     ) -> StepResult:
+        # Moments of all parts together cannot be shared out, so ``known`` is of no use here.
         found = [
-            part.step(post, log_noise[groups], redundancy, rule, leave_out=leave_out)
+            part.step(post, log_noise[groups], redundancy, rule, leave_out=leave_out, look=look)
             for groups, part in self.parts
         ]
         first, *rest = (result.moments for result in found)
         return StepResult(
             self._join([result.terms for result in found]),
-            self._gather([result.log_noise for result in found], log_noise.size),
+            self._gather([result.log_noise for result in found]),
             sum(rest, start=first),
         )
 
     def _join(self, terms: list[GroupTerms]) -> GroupTerms:
-        n = self.group_weight.size
         leave_out = [term.leave_out for term in terms if term.leave_out is not None]
+        pull = [term.pull for term in terms if term.pull is not None]
         return GroupTerms(
-            self._gather([term.residual for term in terms], n),
-            self._gather([term.leverage for term in terms], n),
-            self._gather(leave_out, n) if leave_out else None,
+            self._gather([term.residual for term in terms]),
+            self._gather([term.leverage for term in terms]),
+            self._gather(leave_out) if leave_out else None,
+            self._gather(pull) if pull else None,
         )

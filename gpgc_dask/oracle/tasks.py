@@ -15,13 +15,14 @@ import numpy as np
 from gpgc_dask.arrays import Array, Features, Index, Mask, group_sums
 from gpgc_dask.oracle.base import GroupTerms, NoiseRule, Rows
 from gpgc_dask.oracle.kernels import (
+    Accumulator,
     Arithmetic,
     MomentSums,
     Projection,
     Workspace,
-    leave_out_shift,
 )
 from gpgc_dask.oracle.layout import Batch
+from gpgc_dask.oracle.leave_out import leave_out_shift, leave_out_terms
 
 __all__ = [
     "Batches",
@@ -38,33 +39,57 @@ Batches: TypeAlias = Iterable[Batch]
 """The batches of a task, in order."""
 
 
+GEMM_COLUMNS = 32
+"""Groups × targets of a batch whose pulls are formed as one product; else they are summed up."""
+
+
 @dataclass
 class Partial:
     """One task's share of a sweep; shares of several tasks are merged as a tree.
 
-    ``table`` has a column for each of ``groups``: R, Γ, the leave-out term and the new ln ε².
+    ``table`` has a column for each of ``groups``: R, Γ, the leave-out term and the new ln ε²;
+    ``pull`` a row (k·t).
     """
 
     groups: Index
     table: Array
+    pull: Features | None = None
     sums: MomentSums | None = None
 
     @classmethod
     def merge(cls, parts: Sequence[Partial]) -> Partial:
         sums = [part.sums for part in parts if part.sums is not None]
+        groups, place = np.unique(
+            np.concatenate([part.groups for part in parts]), return_inverse=True
+        )
         return cls(
-            *_merge_columns([part.groups for part in parts], [part.table for part in parts]),
+            groups,
+            _merge_columns(place, [part.table for part in parts], groups.size),
+            _merge_rows(place, [part.pull for part in parts if part.pull is not None], groups.size),
             MomentSums.merge(sums) if sums else None,
         )
 
 
-def _merge_columns(groups: Sequence[Index], tables: Sequence[Array]) -> tuple[Index, Array]:
+def _merge_columns(place: Index, tables: Sequence[Array], n: int) -> Array:
     """Columns side by side, those of the same group summed (but for the new noise)."""
-    union, place = np.unique(np.concatenate(groups), return_inverse=True)
     columns = np.concatenate(tables, axis=1)
-    merged = np.stack([group_sums(place, row, union.size) for row in columns])
+    merged = np.stack([group_sums(place, row, n) for row in columns])
     merged[3, place] = columns[3]
-    return union, merged
+    return merged
+
+
+def _merge_rows(place: Index, parts: Sequence[Features], n: int) -> Features | None:
+    """Rows one below the other, those of the same group summed."""
+    if not parts:
+        return None
+    rows = np.concatenate(parts)
+    if len(rows) == n:
+        merged = np.empty_like(rows)
+        merged[place] = rows
+        return merged
+    merged = np.zeros((n, rows.shape[1]), dtype=rows.dtype)
+    np.add.at(merged, place, rows)
+    return merged
 
 
 def sweep_moments(
@@ -77,16 +102,16 @@ def sweep_moments(
     redundancy: float,
 ) -> MomentSums:
     """Queries (i) and (iii) over the batches of one task."""
-    sums: MomentSums | None = None
+    sums: Accumulator | None = None
     work = Workspace(arithmetic)
     for start, stop, pieces in batches:
         part = rows.take(slice(start, stop))
-        sums = sums or MomentSums.zeros(pieces[0].shape[1], rows.n_targets)
+        sums = sums or Accumulator(pieces[0].shape[1], rows.n_targets, arithmetic.dtype)
         precision = part.precision(log_noise, redundancy)
-        sums.add(work, work.load(pieces), precision, part.targets())
+        sums.add(work.load(pieces), precision, part.targets())
     if sums is None:
         raise ValueError("X has no rows")
-    return sums
+    return sums.sums()
 
 
 @dataclass(frozen=True)
@@ -113,7 +138,7 @@ def sweep_group_moments(
 
     It also checks every number.
     """
-    found: dict[int, MomentSums] = {}
+    found: dict[int, Accumulator] = {}
     work = Workspace(arithmetic)
     for start, stop, pieces in batches:
         A = work.load(pieces)
@@ -123,15 +148,19 @@ def sweep_group_moments(
         for group in np.unique(key):
             index = np.flatnonzero(key == group)
             own = part.take(index)
-            sums = found.setdefault(int(group), MomentSums.zeros(A.shape[1], rows.n_targets))
-            sums.add(work, A if index.size == len(A) else A[index], own.weights, own.targets())
-    return GroupSums(found)
+            if int(group) not in found:
+                found[int(group)] = Accumulator(A.shape[1], rows.n_targets, arithmetic.dtype)
+            part_of = A if index.size == len(A) else A[index]
+            found[int(group)].add(part_of, own.weights, own.targets())
+    return GroupSums({group: sums.sums() for group, sums in found.items()})
 
 
 def check_finite(F: Features, first_row: int = 0) -> None:
     """Raise a ValueError that names rows and columns where a batch has NaN or infinity."""
-    if np.isfinite(F.sum(dtype=np.float64)):
-        return
+    # One product tells: NaN and infinity survive in it. Overflow of finite numbers is no error.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite((F @ np.ones(F.shape[1], dtype=F.dtype)).sum(dtype=np.float64)):
+            return
     bad = ~np.isfinite(F)
     if not bad.any():
         return
@@ -152,51 +181,97 @@ def listed(values: Iterable[Any], most: int = 5) -> str:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a terms or step sweep needs besides its rows: the same for every task."""
+    """What a terms or step sweep needs besides its rows: the same for every task.
+
+    rule : gives the groups of a batch their new noise, at which the batch's moments are summed;
+        None: no moments
+    corrects : sum what the new noise changes of the moments, instead of the moments
+    checks : complain of NaN and infinity
+    """
 
     project: Projection
     log_noise: Array
     redundancy: float
     leave_out: bool
     rule: NoiseRule | None = None
+    pull: bool = False
+    corrects: bool = False
+    checks: bool = False
 
     def run(self, batches: Batches, rows: Rows, first_row: int) -> Partial:
         """Queries (ii) and (iv) over the batches of one task and, with a rule, (i) and (iii)."""
-        sums = MomentSums.zeros(*self.project.mu.shape) if self.rule else None
-        work = Workspace(self.project.arithmetic)
+        arithmetic = self.project.arithmetic
+        sums = Accumulator(*self.project.mu.shape, arithmetic.dtype) if self.rule else None
+        work = Workspace(arithmetic)
         found = [
-            self._batch(work, pieces, rows.take(slice(start, stop)), sums)
+            self._batch(work, pieces, rows.take(slice(start, stop)), sums, first_row + start)
             for start, stop, pieces in batches
         ]
-        groups, tables = zip(*found, strict=True)
-        return Partial(*_merge_columns(groups, tables), sums)
+        total = Partial.merge(found)
+        total.sums = sums.sums() if sums else None
+        return total
 
     def _batch(
-        self, work: Workspace, pieces: list[Features], rows: Rows, sums: MomentSums | None
-    ) -> tuple[Index, Array]:
-        """Groups and columns of one batch; its part of the next moments goes into ``sums``."""
+        self,
+        work: Workspace,
+        pieces: list[Features],
+        rows: Rows,
+        sums: Accumulator | None,
+        first_row: int,
+    ) -> Partial:
+        """The terms of one batch; its part of the next moments goes into ``sums``."""
         groups, local = np.unique(rows.groups, return_inverse=True)
         precision = rows.precision(self.log_noise, self.redundancy)
         targets = rows.targets()
 
         A = work.load(pieces)
-        residual = targets - self.project.mean(A)
-        Z = self.project.whiten(A)
-        v = np.einsum("ij,ij->i", Z, Z).astype(np.float64)
+        if self.checks:
+            check_finite(A, first_row)
+        f, v = self.project.judge(A)
+        residual = targets - f
+        pull = self._pull(A, precision[:, None] * residual, local, groups.size)
+        if v is None:
+            A = self.project.whiten(A)
+            v = np.einsum("ij,ij->i", A, A).astype(np.float64)
         table = np.zeros((4, groups.size))
         table[0] = group_sums(local, precision * (residual**2).sum(1), groups.size)
         table[1] = group_sums(local, precision * v, groups.size)
         if self.leave_out:
             starts = np.flatnonzero(np.diff(local, prepend=-1))
-            shift = leave_out_shift(Z, precision, residual, starts, pieces, self.project)
-            table[2] = group_sums(local, precision * (residual * shift).sum(1), groups.size)
+            terms = leave_out_terms(
+                A, precision, residual, starts, pieces, self.project, whitened=self.project.exact
+            )
+            table[2, local[starts]] = terms
         table[3] = self.log_noise[groups]
         if self.rule is not None and sums is not None:
             weight = group_sums(local, rows.weights, groups.size)
             table[3] = self.rule(table[3], weight, table[0], table[1])
-            precision = rows.weights * np.exp(-table[3][local]) / self.redundancy
-            sums.add(work, work.load(pieces), precision, targets)
-        return groups, table
+            new = rows.weights * np.exp(-table[3][local]) / self.redundancy
+            change = new - precision if self.corrects else new
+            if change.any():
+                sums.add(work.load(pieces) if self.project.exact else A, change, targets)
+        return Partial(groups, table, pull)
+
+    def _pull(self, A: Features, pr: Array, local: Index, n_groups: int) -> Features | None:
+        """(groups, k·t) Fᵀ P r of each group, from loaded rows."""
+        if not self.pull:
+            return None
+        t = pr.shape[1]
+        if n_groups * t <= GEMM_COLUMNS:
+            spread = np.zeros((len(A), n_groups * t), dtype=A.dtype)
+            columns = local[:, None] * t + np.arange(t)
+            spread[np.arange(len(A))[:, None], columns] = pr
+            found = (A.T @ spread).reshape(A.shape[1], n_groups, t).swapaxes(0, 1)
+        else:
+            order = np.argsort(local, kind="stable")
+            starts = np.searchsorted(local[order], np.arange(n_groups))
+            weighted = (pr[order].astype(A.dtype)[:, None, :] * A[order][:, :, None])
+            found = np.add.reduceat(weighted, starts, axis=0)
+        m = self.project.arithmetic.offset
+        if m is not None:
+            sums = np.stack([group_sums(local, column, n_groups) for column in pr.T], axis=1)
+            found = found + (m[None, :, None] * sums[:, None, :]).astype(A.dtype)
+        return np.ascontiguousarray(found).reshape(n_groups, -1)
 
     def finish(self, found: Partial) -> tuple[GroupTerms, Array]:
         """Terms and new ln ε² of all groups from the merged shares of all tasks."""
@@ -204,7 +279,12 @@ class Sweep:
         table = np.zeros((4, n_groups))
         table[3] = self.log_noise
         table[:, found.groups] = found.table
-        terms = GroupTerms(table[0], table[1], table[2] if self.leave_out else None)
+        pull = None
+        if found.pull is not None:
+            k, t = self.project.mu.shape
+            pull = np.zeros((n_groups, k, t), dtype=found.pull.dtype)
+            pull[found.groups] = found.pull.reshape(-1, k, t)
+        terms = GroupTerms(table[0], table[1], table[2] if self.leave_out else None, pull)
         return terms, table[3]
 
     def predict(self, batches: Batches, rows: Rows, first_row: int) -> Array:
@@ -215,7 +295,7 @@ class Sweep:
             part = rows.take(slice(start, stop))
             precision = part.precision(self.log_noise, self.redundancy)
             A = work.load(pieces)
-            mean = self.project.mean(A)
+            mean, _ = self.project.judge(A)
             starts = np.flatnonzero(np.diff(part.groups, prepend=-1))
             residual = part.targets() - mean
             Z = self.project.whiten(A)

@@ -12,7 +12,7 @@ from gpgc_dask.arrays import Array, Index, group_sums
 from gpgc_dask.evidence import FeatureTerms, Moments, Posterior
 from gpgc_dask.noise import NoiseModel
 from gpgc_dask.oracle.base import GroupTerms, SweepOracle
-from gpgc_dask.oracle.kernels import PrecisionProbe
+from gpgc_dask.oracle.precision import PrecisionProbe
 
 __all__ = ["Certificate", "Point", "PrecisionError", "Problem", "State"]
 
