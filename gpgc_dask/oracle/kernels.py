@@ -8,10 +8,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.linalg import blas, lapack
+from scipy.linalg import lapack
 
 from gpgc_dask.arrays import Array, Features, Index
 from gpgc_dask.evidence import Moments, Posterior
+from gpgc_dask.oracle.blas import add_gram, multiply_triangular
 
 __all__ = [
     "Accumulator",
@@ -152,7 +153,6 @@ class Accumulator:
 
     def __init__(self, n_features: int, n_targets: int, dtype: np.dtype[Any]) -> None:
         self.single = dtype == np.float32
-        self._syrk = blas.ssyrk if self.single else blas.dsyrk
         self._pack = lapack.strttf if self.single else lapack.dtrttf
         self._open = np.zeros((n_features, n_features), dtype=dtype, order="F")
         self._open_rows = 0
@@ -180,9 +180,7 @@ class Accumulator:
         A *= root.astype(A.dtype)[:, None]
         for start in range(0, len(A), SUM_ROWS):
             part = slice(start, start + SUM_ROWS)
-            self._open = self._syrk(
-                sign, A[part].T, beta=1.0, c=self._open, lower=1, overwrite_c=1
-            )
+            add_gram(self._open, A[part], sign)
             self._sums.cross += sign * (A[part].T @ scaled[part])
             self._open_rows += len(A[part])
             if self.single and self._open_rows >= SUM_ROWS:
@@ -270,12 +268,10 @@ class Projection:
 
     def whiten(self, A: Features) -> Features:
         """(n, k) Z with ‖Zᵢ‖² = φᵢᵀVφᵢ from loaded rows, which are overwritten."""
-        # T is lower triangular: half of a full product's work.
-        trmm = blas.strmm if A.dtype == np.float32 else blas.dtrmm
-        Z: Features = trmm(1.0, self._cast, A.T, side=0, lower=1, overwrite_b=1).T
+        multiply_triangular(self._cast, A)
         if self._shift is not None:
-            Z += self._shift
-        return Z
+            A += self._shift
+        return A
 
     def exact_rows(self, pieces: Sequence[Features], index: Index) -> Array:
         """(..., k) Z in float64 of some rows, from the batch as stored."""
