@@ -41,6 +41,7 @@ __all__ = [
     "objective",
     "posterior",
     "scale_gradient",
+    "scale_hessian",
 ]
 
 
@@ -99,11 +100,13 @@ def posterior(moments: Moments, scales: Array) -> Posterior:
     B = moments.gram * scales[:, None]
     B *= scales[None, :]
     B.flat[:: B.shape[0] + 1] += 1.0
-    L = linalg.cholesky(B, lower=True, overwrite_a=True, check_finite=False)
-    log_det = 2.0 * float(np.log(np.diagonal(L)).sum())
-    inverse, info = linalg.lapack.dtrtri(L, lower=1, overwrite_c=1)
-    if info or not np.isfinite(log_det):
+    # B is symmetric, so its transpose is B in the order that LAPACK works in: nothing is copied.
+    L, failed = linalg.lapack.dpotrf(B.T, lower=1, clean=1, overwrite_a=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        log_det = 2.0 * float(np.log(np.diagonal(L)).sum())
+    if failed or not np.isfinite(log_det):
         raise np.linalg.LinAlgError("B = I + SGS is singular to working precision")
+    inverse, _ = linalg.lapack.dtrtri(L, lower=1, overwrite_c=1)
     inverse_diagonal = np.einsum("ij,ij->j", inverse, inverse)
     whitened_mean = inverse.T @ (inverse @ (scales[:, None] * moments.cross))
     inverse *= scales[None, :]
@@ -163,6 +166,32 @@ def feature_terms(moments: Moments, post: Posterior, feature_index: Index) -> Fe
 def scale_gradient(terms: FeatureTerms, n_targets: int) -> Array:
     """∂(−ln p_w)/∂ ln σ²_g = ½ (t m_g − ‖μ_g‖²/σ²_g − t tr V_gg/σ²_g), shape (n_g,)."""
     return 0.5 * (n_targets * (terms.size - terms.remaining) - terms.energy)
+
+
+def scale_hessian(post: Posterior, scales: Array, feature_index: Index) -> Array:
+    """∂²(−ln p_w)/∂ ln σ²_g ∂ ln σ²_h, (n_g, n_g); every σ above 0.
+
+    With A = B⁻¹ and a = μ/σ, dA = A D_h A − ½(A D_h + D_h A) and da = A D_h a − ½ D_h a for a
+    change of ln σ²_h (D_h picks the features of h), so
+
+        H_gh = ½ [ δ_gh (t tr A_gg + ‖a_g‖²) − t ‖A_gh‖² − 2 tr a_gᵀ A_gh a_h ].
+    """
+    lower, _ = linalg.lapack.dlauum(post.T / scales[None, :], lower=1, overwrite_c=1)
+    lower = np.tril(lower)
+    lower.flat[:: len(lower) + 1] *= 0.5
+    A = lower + lower.T
+    t = post.mu.shape[1]
+    n = int(feature_index.max()) + 1
+    member = np.zeros((feature_index.size, n))
+    member[np.arange(feature_index.size), feature_index] = 1.0
+    remaining, energy = member.T @ post.inverse_diagonal, member.T @ post.whitened_mean**2
+    hessian = np.diag(t * remaining + energy.sum(1))
+    for column in post.whitened_mean.T:
+        own = member * column[:, None]
+        hessian -= 2.0 * own.T @ (A @ own)
+    np.square(A, out=A)
+    hessian -= t * (member.T @ (A @ member))
+    return 0.5 * hessian
 
 
 def noise_gradient(group_weight: Array, residual: Array, leverage: Array, n_targets: int) -> Array:

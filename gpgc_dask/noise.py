@@ -69,6 +69,8 @@ class FixedPointRule:
     upper: float
     redundancy: float = 1.0
     monotone: bool = False
+    still: float = 0.0
+    """Groups that a step would win fewer nats than this stay exactly where they are."""
 
     def __call__(self, log_noise: Array, weight: Array, residual: Array, leverage: Array) -> Array:
         """New ln ε² of some groups from their ln ε², W (before 1/c), R and Γ."""
@@ -81,4 +83,5 @@ class FixedPointRule:
             step = np.log(numerator / denominator)
         # A group that carries no weight tells nothing about its noise: it stays where it is.
         step = np.where(weight > 0, step, 0.0)
+        step = np.where(0.25 * self.n_targets * weight * step**2 < self.still, 0.0, step)
         return np.clip(log_noise + step, self.lower, self.upper)

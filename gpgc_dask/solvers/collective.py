@@ -1,7 +1,8 @@
 """Optimisation that needs no data: the feature scales and a common factor of all noise.
 
 Multiplying every ε² by τ divides G and b by τ, so one read of the data serves any number of
-evaluations in (τ, σ). For a single noise variance that is the whole fit.
+evaluations in (τ, σ). For a single noise variance that is the whole fit. An evaluation factorises a
+k×k matrix, so the steps are Newton's: few.
 """
 
 from __future__ import annotations
@@ -9,12 +10,23 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from scipy.optimize import minimize
 
+from gpgc_dask import evidence
 from gpgc_dask.arrays import Array
 from gpgc_dask.solvers.problem import Point, Problem
 
 __all__ = ["tune"]
+
+MAX_MOVE = 4.0
+"""Largest change of a ln σ² or of ln τ in one step."""
+
+MIN_CURVATURE = 1e-3
+"""Curvatures, in units of the Fisher information, below which a step is not stretched further."""
+
+SHRINK = 0.2
+"""Factor of a step that was too long."""
+
+MAX_SHRINKS = 6
 
 
 def tune(problem: Problem, point: Point, *, noise: bool, gain: float, max_evals: int = 60) -> Point:
@@ -22,41 +34,76 @@ def tune(problem: Problem, point: Point, *, noise: bool, gain: float, max_evals:
 
     ``gain`` is the predicted gain in nats at which to stop. The result is never worse.
     """
-    fisher_noise, fisher_scales = problem.fisher(point.state.redundancy)
-    root = np.sqrt(np.append(fisher_scales, fisher_noise.sum())[: None if noise else -1])
-    n_scales = len(fisher_scales)
+    state = point.state
     lower, upper = problem.scale_bounds
-    start = point.state.log_scales
     if noise:
         low, high = problem.noise_bounds
-        lower = np.append(lower, low - point.state.log_noise.min())
-        upper = np.append(upper, high - point.state.log_noise.max())
-        start = np.append(start, 0.0)
-    best = point
-
-    def evaluate(z: Array) -> tuple[float, Array]:
-        nonlocal best
-        x = np.clip(z / root, lower, upper)
-        shift = float(x[n_scales]) if noise else 0.0
-        state = replace(
-            point.state, log_scales=x[:n_scales], log_noise=point.state.log_noise + shift
-        )
-        moments = point.moments.scaled(np.exp(-shift)) if shift else point.moments
-        found = problem.evaluate(state, moments)
-        if found.value < best.value:
-            best = found
-        g_noise, g_scales = problem.gradient(found, None)
-        gradient = np.append(g_scales, g_noise)[: len(x)]
-        return found.value, gradient / root
-
-    start = np.clip(start, lower, upper)
-    n = len(start)
-    minimize(
-        evaluate,
-        start * root,
-        jac=True,
-        method="L-BFGS-B",
-        bounds=np.column_stack([lower * root, upper * root]),
-        options={"gtol": np.sqrt(2 * gain / n), "ftol": 1e-15, "maxfun": max_evals},
-    )
+        lower = np.append(lower, low - state.log_noise.min())
+        upper = np.append(upper, high - state.log_noise.max())
+    x = np.clip(np.append(state.log_scales, 0.0)[: lower.size], lower, upper)
+    origin, best = point, point
+    if not np.array_equal(x[: state.log_scales.size], state.log_scales):
+        best = _at(problem, origin, x)
+    left = max_evals
+    while left > 0:
+        step, expected = _newton_step(problem, best, x, lower, upper)
+        if expected <= gain:
+            break
+        for _ in range(MAX_SHRINKS):
+            left -= 1
+            tried = np.clip(x + step, lower, upper)
+            found = _at(problem, origin, tried)
+            if found.value < best.value:
+                break
+            step = SHRINK * step
+        else:
+            break
+        x, best = tried, found
     return best
+
+
+def _at(problem: Problem, origin: Point, x: Array) -> Point:
+    """The point with these ln σ² (and ln τ), from the origin's moments."""
+    n = origin.state.log_scales.size
+    shift = float(x[n]) if x.size > n else 0.0
+    state = replace(origin.state, log_scales=x[:n], log_noise=origin.state.log_noise + shift)
+    moments = origin.moments.scaled(float(np.exp(-shift))) if shift else origin.moments
+    return problem.evaluate(state, moments)
+
+
+def _newton_step(
+    problem: Problem, point: Point, x: Array, lower: Array, upper: Array
+) -> tuple[Array, float]:
+    """The step within the bounds, and the nats it is expected to win."""
+    gradient, hessian = _derivatives(problem, point, noise=x.size > point.state.log_scales.size)
+    noise, scales = problem.fisher(point.state.redundancy)
+    root = np.sqrt(np.append(scales, noise.sum())[: x.size])
+    free = ~(((x <= lower) & (gradient > 0)) | ((x >= upper) & (gradient < 0)))
+    step = np.zeros(x.size)
+    if not free.any():
+        return step, 0.0
+    own = root[free]
+    values, vectors = np.linalg.eigh(hessian[np.ix_(free, free)] / np.multiply.outer(own, own))
+    values = np.maximum(np.abs(values), MIN_CURVATURE)
+    along = vectors.T @ (gradient[free] / own)
+    step[free] = -(vectors @ (along / values)) / own
+    return np.clip(step, -MAX_MOVE, MAX_MOVE), 0.5 * float(np.sum(along**2 / values))
+
+
+def _derivatives(problem: Problem, point: Point, *, noise: bool) -> tuple[Array, Array]:
+    """Gradient and Hessian in ln σ², and in ln τ where ``noise``."""
+    by_noise, by_scale = problem.gradient(point, None)
+    scales = np.exp(0.5 * point.state.log_scales)[problem.feature_index]
+    hessian = evidence.scale_hessian(point.post, scales, problem.feature_index)
+    if not noise:
+        return by_scale, hessian
+    # In u = ln σ² − ln τ the evidence is ½[fit(u)/τ + t ln|B(u)| + t W ln τ]: its mixed derivative
+    # is ½ energy, its second one ½ fit. Back to (ln σ², ln τ) by the chain rule.
+    terms = point.features
+    mixed = 0.5 * terms.energy
+    second = 0.5 * (terms.residual + terms.energy.sum())
+    column = mixed - hessian.sum(1)
+    corner = second - 2.0 * mixed.sum() + hessian.sum()
+    return np.append(by_scale, by_noise), np.block(
+        [[hessian, column[:, None]], [column[None, :], np.array([[corner]])]]
+    )

@@ -1,15 +1,17 @@
-"""MacKay's fixed point for the noise, one read of the data a step."""
+"""MacKay's fixed point for the noise, Newton's step for the weights, one read of the data a step."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from gpgc_dask.arrays import Array
 from gpgc_dask.noise import FixedPointRule
-from gpgc_dask.oracle.base import GroupTerms
+from gpgc_dask.oracle.base import GroupTerms, Look, StepResult
 from gpgc_dask.solvers.collective import tune
 from gpgc_dask.solvers.history import History
 from gpgc_dask.solvers.problem import Certificate, Point, Problem
 from gpgc_dask.solvers.redundancy import RedundancySearch, moment_ratio
+from gpgc_dask.solvers.weights import expected_terms, newton_mean
 
 __all__ = ["fixed_point"]
 
@@ -19,54 +21,152 @@ SLOW_RATE = 0.6
 PATIENCE = 4
 """Slow steps in a row after which the fixed point gives up."""
 
+DOUBT = 0.5
+"""A point is worth a certificate where its expected gain is below this share of the tolerance."""
+
+MORE_DOUBT = 0.5
+"""Factor of that share after each certificate that was not given."""
+
+SMALL_GAIN = 1e-3
+"""Expected gain in nats a row from which on moments are corrected, not summed anew."""
+
+STILL_SHARE = 0.2
+"""Share of that gain which all groups left as they are may be worth together."""
+
+
+@dataclass(frozen=True)
+class _Promise:
+    """What is expected of a point before the data is read at it.
+
+    mean : (k, t) weights to judge rows by in the next sweep; None: the posterior's own
+    certificate : the expected one; None: nothing is known
+    """
+
+    mean: Array | None = None
+    certificate: Certificate | None = None
+
 
 def fixed_point(
     problem: Problem, point: Point, history: History, search: RedundancySearch, *, patient: bool
 ) -> tuple[Point, Certificate]:
     """Step until certified, slow (unless ``patient``) or out of iterations.
 
-    Each step: (1) one read gives the group terms at ``point``, so its exact gradient, and the
-    moments at the next noise; (2) scales are tuned at the driver; (3) a step that lowered the
-    evidence is redone as EM, which cannot; (4) c moves towards its moment equation.
+    Each step: (1) one read judges the rows, so gives every group its new noise, and the moments
+    there; (2) scales are tuned at the driver; (3) a step that lowered the evidence is redone;
+    (4) c moves towards its moment equation; (5) the pulls say what to expect of the new point.
+    Where that is good enough one read certifies it by exact leverages.
     """
-    slow = 0
-    previous: Certificate | None = None
+    slow, doubt, exactly = 0, DOUBT, False
+    promise = _Promise()
+    last_gain = float("inf")
     while True:
-        state = point.state
-        rule = FixedPointRule(problem.n_targets, *problem.noise_bounds, state.redundancy)
-        with history.phase("sweep"):
-            result = problem.oracle.step(
-                point.post,
-                state.log_noise,
-                state.redundancy,
-                rule,
-                leave_out=problem.solves_redundancy,
-            )
-        ratio = moment_ratio(result.terms, problem.n_targets) if problem.solves_redundancy else None
-        certificate = problem.certify(point, result.terms, ratio)
-        history.append("fixed-point", problem, point, certificate)
+        expected = promise.certificate
+        if expected is not None and problem.is_promising(expected, doubt):
+            certificate = _certify(problem, point, history)
+            if problem.is_converged(certificate) or history.left(problem) <= 0:
+                break
+            doubt, exactly, promise = MORE_DOUBT * doubt, True, _Promise()
+        directions = None if exactly else problem.directions(point)
+        result, certificate = _step(problem, point, promise, directions, doubt, history)
         if problem.is_converged(certificate) or history.left(problem) <= 0:
             break
-        if previous is not None and certificate.gain > SLOW_RATE * previous.gain:
-            slow += 1
-        else:
-            slow = 0
+        slow = slow + 1 if certificate.gain > SLOW_RATE * last_gain else 0
+        last_gain = certificate.gain
         if slow >= PATIENCE and not patient:
             break
-        previous = certificate
-
-        with history.phase("solve"):
-            proposal = problem.evaluate(replace(state, log_noise=result.log_noise), result.moments)
-            if proposal.value > point.value:
-                proposal = _tuned(problem, proposal)
-        if proposal.value > point.value + _slack(point, certificate):
+        proposal = _proposal(problem, point, result, certificate, history)
+        if proposal is None and promise.mean is not None:
+            history.note(rejected=True)
+            promise = _Promise()
+            continue
+        if proposal is None:
             proposal = _redo_as_em(problem, point, result.terms, history)
         with history.phase("solve"):
-            if ratio is not None:
-                c = search.next(state.redundancy, ratio)
+            if certificate.ratio is not None:
+                c = search.next(point.state.redundancy, certificate.ratio)
                 proposal = problem.with_redundancy(proposal, c)
-            point = _tuned(problem, proposal)
+            proposal = _tuned(problem, proposal)
+            promise = _promise(problem, point, promise.mean, result.terms, proposal, certificate)
+        point = proposal
     return point, certificate
+
+
+def _step(
+    problem: Problem,
+    point: Point,
+    promise: _Promise,
+    directions: Array | None,
+    doubt: float,
+    history: History,
+) -> tuple[StepResult, Certificate]:
+    """One read: the next noise and its moments, and how good the point is, as far as is known."""
+    state, expected = point.state, promise.certificate
+    small = expected is not None and expected.gain < SMALL_GAIN * problem.total_weight
+    still = STILL_SHARE * doubt * problem.gain_tolerance / problem.n_groups if small else 0.0
+    rule = FixedPointRule(problem.n_targets, *problem.noise_bounds, state.redundancy, still=still)
+    with history.phase("sweep"):
+        found = problem.oracle.step(
+            point.post,
+            state.log_noise,
+            state.redundancy,
+            rule,
+            leave_out=problem.solves_redundancy,
+            look=Look(promise.mean, directions, pull=problem.asks_pull),
+            known=point.moments if small else None,
+        )
+    ratio = _ratio(problem, found.terms)
+    if promise.mean is not None and expected is not None:
+        certificate = replace(expected, ratio=problem.projected_ratio(state.redundancy, ratio))
+    else:
+        certificate = problem.certify(point, found.terms, ratio, exact=directions is None)
+    history.append("fixed-point", problem, point, certificate)
+    return found, certificate
+
+
+def _certify(problem: Problem, point: Point, history: History) -> Certificate:
+    """One read: the exact gradient at a point."""
+    state = point.state
+    with history.phase("sweep"):
+        terms = problem.oracle.terms(
+            point.post, state.log_noise, state.redundancy, leave_out=problem.solves_redundancy
+        )
+    certificate = problem.certify(point, terms, _ratio(problem, terms))
+    history.append("fixed-point", problem, point, certificate)
+    return certificate
+
+
+def _ratio(problem: Problem, terms: GroupTerms) -> float | None:
+    return moment_ratio(terms, problem.n_targets) if problem.solves_redundancy else None
+
+
+def _proposal(
+    problem: Problem, point: Point, result: StepResult, certificate: Certificate, history: History
+) -> Point | None:
+    """The point that a step leads to; None where the evidence is lower there."""
+    with history.phase("solve"):
+        state = replace(point.state, log_noise=result.log_noise)
+        proposal = problem.evaluate(state, result.moments)
+        if proposal.value > point.value:
+            proposal = _tuned(problem, proposal)
+    better = proposal.value <= point.value + _slack(point, certificate)
+    return proposal if better else None
+
+
+def _promise(
+    problem: Problem,
+    before: Point,
+    mean: Array | None,
+    terms: GroupTerms,
+    point: Point,
+    certificate: Certificate,
+) -> _Promise:
+    """What the sweep at ``before`` lets expect of the new point."""
+    if terms.pull is None:
+        return _Promise()
+    judged = before.post.mu if mean is None else mean
+    terms_there = expected_terms(terms, before.state, judged, point)
+    expected = problem.certify(point, terms_there, certificate.ratio, exact=False)
+    return _Promise(newton_mean(problem, terms, before.state, judged, point), expected)
 
 
 def _redo_as_em(problem: Problem, point: Point, terms: GroupTerms, history: History) -> Point:

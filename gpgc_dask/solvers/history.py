@@ -23,7 +23,8 @@ class History:
     """Collects the entries of ``history_`` and hands each to the listeners.
 
     An entry has: ``iteration``, ``phase`` ("pooled", "fixed-point", "lbfgs"),
-    ``log_evidence``, ``projected_gradient``, ``predicted_gain`` (nats), ``redundancy`` and
+    ``log_evidence``, ``projected_gradient``, ``predicted_gain`` (nats), ``certified`` (are these
+    two exact, or estimated), ``redundancy`` and
     ``redundancy_ratio``, ``reads`` so far, ``arithmetic`` of the products and its estimated error
     of the evidence ``precision_error`` (nats), ``seconds`` (by phase, of this entry).
     """
@@ -61,6 +62,7 @@ class History:
             "log_evidence": problem.log_evidence(point),
             "projected_gradient": certificate.projected_gradient,
             "predicted_gain": certificate.gain,
+            "certified": certificate.exact,
             "gain_tolerance": problem.gain_tolerance,
             "redundancy": point.state.redundancy,
             "redundancy_ratio": certificate.ratio,

@@ -14,7 +14,7 @@ from gpgc_dask.noise import NoiseModel
 from gpgc_dask.oracle.base import GroupTerms, SweepOracle
 from gpgc_dask.oracle.precision import PrecisionProbe
 
-__all__ = ["Certificate", "Point", "PrecisionError", "Problem", "State"]
+__all__ = ["Certificate", "Point", "PrecisionError", "Problem", "State", "probe_directions"]
 
 
 SCALE_RANGE = (1e-10, 1e8)
@@ -26,8 +26,27 @@ PRECISION_SHARE = 100.0
 MIN_REDUNDANCY = 0.5
 """Smallest c: rows that oppose each other more than chance would make it smaller still."""
 
-ROWS_PER_TOL = 10_000
+ROWS_PER_TOL = 1_000
 """Up to this many rows ``tol`` is in nats; beyond, in nats per so many rows."""
+
+ROWS_PER_FEATURE = 100
+"""With fewer rows for each feature the curvature is less than the Fisher information says, and a
+predicted gain less than the true one: the tolerance is as much smaller."""
+
+PROBES = 32
+"""Random directions that estimate the leverages while they need not be exact."""
+
+MIN_FEATURES_A_PROBE = 4
+"""With fewer features than this for each probe, exact leverages cost no more."""
+
+MAX_PROBED_LEVERAGE = 0.3
+"""Share of the weight that leverages may use up for an estimate to do."""
+
+PULL_BYTES = 1 << 28
+"""Memory that the groups' pulls may take; beyond, weights step without Newton's correction."""
+
+READY_RATIO = 0.03
+"""How near 1, in logs, the redundancy's ratio must have been for its next step to be the last."""
 
 
 @dataclass(frozen=True)
@@ -56,16 +75,18 @@ class Certificate:
 
     projected_gradient : largest component, each in units of its Fisher information's root
     gain : ½ Σ of their squares, the nats a Newton step is expected to win
-    move : largest change of a ln ε² or ln σ² in that step
+    shift : largest change of a group's confidence (its rank by noise, 0..1) in that step
     ratio : the redundancy's moment equation, 1 where c is right; None where c is fixed
     precision_error : nats that the arithmetic of the products costs the evidence
+    exact : whether the gradient is exact, not estimated or expected
     """
 
     projected_gradient: float
     gain: float
-    move: float
+    shift: float
     ratio: float | None
     precision_error: float = 0.0
+    exact: bool = True
 
 
 class PrecisionError(Exception):
@@ -86,7 +107,7 @@ class Problem:
     feature_energy : (n_g,) weighted mean over rows of ‖φ_g‖²
     noise_bounds : ln ε² lower and upper
     redundancy : c, or None to solve for it
-    tol : predicted gain in nats at which the fit is done (a 10,000 rows, see ROWS_PER_TOL)
+    tol : predicted gain in nats at which the fit is done (a 1,000 rows, see ROWS_PER_TOL)
     """
 
     oracle: SweepOracle
@@ -131,7 +152,9 @@ class Problem:
 
     @property
     def gain_tolerance(self) -> float:
-        return self.tol * max(1.0, self.total_weight / ROWS_PER_TOL)
+        rows = self.total_weight
+        trust = min(1.0, rows / (ROWS_PER_FEATURE * self.feature_index.size))
+        return self.tol * max(1.0, trust * rows / ROWS_PER_TOL)
 
     def group_weight(self, redundancy: float) -> Array:
         return self.oracle.group_weight / redundancy
@@ -188,7 +211,9 @@ class Problem:
         index = self.noise_index
         return group_sums(index, per_group, int(index.max()) + 1)
 
-    def certify(self, point: Point, terms: GroupTerms | None, ratio: float | None) -> Certificate:
+    def certify(
+        self, point: Point, terms: GroupTerms | None, ratio: float | None, *, exact: bool = True
+    ) -> Certificate:
         """Judge a point by the gradient projected onto the bounds.
 
         Raises :class:`PrecisionError` where the products' arithmetic is not good enough for it.
@@ -203,6 +228,7 @@ class Problem:
             log_noise, fisher_noise = log_noise[:1], fisher_noise.sum(keepdims=True)
         lower, upper = self.scale_bounds
         noise = _project(noise, log_noise, *self.noise_bounds)
+        move = noise / fisher_noise
         scales = _project(scales, point.state.log_scales, lower, upper)
         fisher = np.concatenate([fisher_noise, fisher_scales])
         gradient = np.concatenate([noise, scales])
@@ -210,9 +236,10 @@ class Problem:
         return Certificate(
             projected_gradient=float(np.abs(scaled).max()),
             gain=0.5 * float(scaled @ scaled),
-            move=float(np.abs(gradient / fisher)[: noise.size].max()),
-            ratio=self._projected_ratio(point.state.redundancy, ratio),
+            shift=_rank_shift(log_noise, move),
+            ratio=self.projected_ratio(point.state.redundancy, ratio),
             precision_error=error,
+            exact=exact,
         )
 
     def _precision_error(self, point: Point) -> float:
@@ -224,7 +251,7 @@ class Problem:
         error = self.probe.nats(point.post, state.log_noise, state.redundancy)
         return error * total / sampled if sampled > 0 else 0.0
 
-    def _projected_ratio(self, redundancy: float, ratio: float | None) -> float | None:
+    def projected_ratio(self, redundancy: float, ratio: float | None) -> float | None:
         """A ratio that only pushes c against its bound is as good as 1."""
         lower, upper = self.redundancy_bounds
         if (
@@ -236,17 +263,72 @@ class Problem:
         return ratio
 
     def is_converged(self, certificate: Certificate) -> bool:
+        """Little is left to win, the ranking stands still, and the redundancy is right."""
+        settled = self._is_settled(certificate, self.gain_tolerance, RATIO_TOLERANCE)
+        return certificate.exact and settled
+
+    def is_promising(self, expected: Certificate, doubt: float) -> bool:
+        """Whether a point is worth a read that certifies it."""
+        return self._is_settled(expected, doubt * self.gain_tolerance, READY_RATIO)
+
+    def _is_settled(self, certificate: Certificate, gain: float, ratio_tolerance: float) -> bool:
         ratio = certificate.ratio
-        if ratio is not None and not (ratio > 0 and abs(np.log(ratio)) <= RATIO_TOLERANCE):
+        if ratio is not None and not (ratio > 0 and abs(np.log(ratio)) <= ratio_tolerance):
             return False
-        return certificate.gain <= self.gain_tolerance and certificate.move <= MOVE_TOLERANCE
+        return certificate.gain <= gain and certificate.shift <= SHIFT_TOLERANCE
+
+    def directions(self, point: Point) -> Array | None:
+        """(k, m) random z ~ N(0, V)/√m; None where leverages had better be exact.
+
+        They are scaled so that they give the sum of all leverages, which is known, exactly.
+        """
+        k = self.feature_index.size
+        share = point.features.leverage / self.group_weight(point.state.redundancy).sum()
+        if k < MIN_FEATURES_A_PROBE * PROBES or share > MAX_PROBED_LEVERAGE:
+            return None
+        z = probe_directions(point.post)
+        total = float(np.vdot(z, point.moments.gram @ z))
+        return z * np.sqrt(point.features.leverage / total) if total > 0 else z
+
+    @property
+    def asks_pull(self) -> bool:
+        """Whether the pulls of all groups fit into memory."""
+        size = self.n_groups * self.feature_index.size * self.n_targets
+        return size * self.probe.arithmetic.dtype.itemsize <= PULL_BYTES
+
+
+def probe_directions(post: Posterior) -> Array:
+    """(k, m) random z ~ N(0, V)/√m, always the same for a posterior: fits can be repeated."""
+    normal = np.random.default_rng(0).standard_normal((len(post.T), PROBES))
+    return post.T.T @ normal / np.sqrt(PROBES)
 
 
 MOVE_TOLERANCE = 3e-3
-"""Largest predicted change of any ln ε² at convergence."""
+"""Largest predicted change of any ln ε² at convergence, where groups are few."""
+
+MANY_GROUPS = 1000
+SHIFT_TOLERANCE = 2e-3
+"""Where groups are many: largest predicted change of any group's confidence."""
 
 RATIO_TOLERANCE = 5e-3
 """How near the redundancy's moment ratio must come to 1, in logs."""
+
+
+def _rank_shift(log_noise: Array, move: Array) -> float:
+    """Largest change of a group's rank, as a share of all, if each moved by itself.
+
+    A group that moves by no more than MOVE_TOLERANCE does not count: ties are not to be broken.
+    Among few groups ranks are far apart, so that every larger move counts in full.
+    """
+    moves = np.abs(move) > MOVE_TOLERANCE
+    if not moves.any():
+        return 0.0
+    if log_noise.size < MANY_GROUPS:
+        return 1.0
+    order = np.sort(log_noise)
+    place = np.searchsorted(order, log_noise[moves])
+    new = np.searchsorted(order, (log_noise - move)[moves])
+    return float(np.abs(new - place).max()) / log_noise.size
 
 
 def _project(gradient: Array, x: Array, lower: Any, upper: Any) -> Array:
