@@ -6,9 +6,11 @@ import argparse
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import dask
 import numpy as np
 import zarr
 from dask import array as da
@@ -47,23 +49,68 @@ def open_features(path: Path) -> da.Array:
     return da.from_zarr(zarr.open_array(path, mode="r"))
 
 
-def labels_and_groups(
-    X: da.Array, n_groups: int, seed: int = 0
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Labels by a random linear rule, adjacent groups, and which third of them is spoilt."""
+@dataclass(frozen=True)
+class Superpixels:
+    """Generated data as ingest would leave it: rows of an image stand together.
+
+    X : (n, k) dask array of features; the last 17 are position (16) and a constant
+    """
+
+    X: da.Array
+    y: np.ndarray
+    groups: np.ndarray
+    feature_groups: np.ndarray
+    spoilt: np.ndarray
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What fit takes besides X and y."""
+        return {"groups": self.groups, "feature_groups": self.feature_groups}
+
+
+def write_superpixels(
+    path: Path, n: int, k: int, n_groups: int, chunk: int | None = None, seed: int = 0
+) -> Superpixels:
+    """Features like a network's layer, made and written a chunk at a time.
+
+    Hidden factors differ by class, by image and by the image's object; ReLU makes them sparse and
+    gives them a mean; a third of the masks is spoilt to some degree, some are empty.
+    """
     rng = np.random.default_rng(seed)
-    n, k = X.shape
-    groups = np.sort(rng.integers(0, n_groups, n))
-    rule = rng.standard_normal(k).astype(np.float32)
-    f = np.asarray(X @ rule)
+    groups = np.repeat(np.arange(n_groups), np.diff(np.linspace(0, n, n_groups + 1).astype(int)))
+    truth = rng.random(n) < 0.35
     spoilt = rng.random(n_groups) < 1 / 3
-    flip = rng.random(n) < np.where(spoilt, 0.4, 0.05)[groups]
-    return (f > np.median(f)) ^ flip, groups, spoilt
+    flip = rng.random(n) < np.where(spoilt, rng.uniform(0.1, 0.5, n_groups), 0.01)[groups]
+    empty = rng.random(n_groups) < 0.02
+    y = np.where(empty[groups], False, truth ^ flip)
+    rank, shown = min(k - 17, 64), k - 17
+    mixing = (rng.standard_normal((rank, shown)) / np.sqrt(rank)).astype(np.float32)
+    side = 0.35 * rng.standard_normal(rank)
+    looks = 0.7 * rng.standard_normal((n_groups, rank))
+    sides = side + 0.3 * rng.standard_normal((n_groups, rank))
+    chunk = chunk or max(min((16 << 20) // (4 * k), n), 1)
+    store = zarr.create_array(
+        path, shape=(n, k), chunks=(chunk, k), dtype="float32", compressors=None
+    )
+    for start in range(0, n, chunk):
+        own = slice(start, min(start + chunk, n))
+        g, sign = groups[own], np.where(truth[own], 1.0, -1.0)
+        hidden = rng.standard_normal((g.size, rank)) + looks[g] + sign[:, None] * sides[g]
+        block = np.empty((g.size, k), dtype=np.float32)
+        block[:, :shown] = hidden.astype(np.float32) @ mixing + 0.2
+        block[:, :shown] += 0.5 * rng.standard_normal((g.size, shown), dtype=np.float32)
+        np.maximum(block[:, :shown], 0.0, out=block[:, :shown])
+        block[:, shown:-1] = rng.dirichlet(np.full(16, 0.1), g.size)
+        block[:, -1] = 1.0
+        store[own] = block
+    names = np.repeat(["appearance", "position", "constant"], [shown, 16, 1])
+    return Superpixels(open_features(path), y, groups, names, spoilt)
 
 
 @contextmanager
 def cluster(workers: int = 2, threads: int = 1, memory: str = "4GB") -> Iterator[Client]:
     with (
+        dask.config.set({"distributed.scheduler.worker-saturation": 1.0}),
         LocalCluster(
             n_workers=workers,
             threads_per_worker=threads,

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Array", "Features", "Index", "Labels", "Mask", "group_sums"]
+__all__ = ["Array", "Features", "Index", "Labels", "Mask", "fill_upper", "group_sums"]
 
 Array: TypeAlias = NDArray[np.float64]
 Features: TypeAlias = NDArray[Any]
@@ -20,3 +20,13 @@ Mask: TypeAlias = NDArray[np.bool_]
 def group_sums(index: Index, values: Any, n: int) -> Array:
     """(n,) sums of ``values`` over the rows of each of n groups."""
     return np.bincount(index, values, n).astype(np.float64, copy=False)
+
+
+def fill_upper(matrix: Array, block: int = 256) -> Array:
+    """Copy the lower triangle of a square matrix to the upper one, in place and by blocks."""
+    for start in range(0, len(matrix), block):
+        own = slice(start, start + block)
+        matrix[:start, own] = matrix[own, :start].T
+        corner = matrix[own, own]
+        corner[...] = np.tril(corner) + np.tril(corner, -1).T
+    return matrix

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
-from gpgc_dask.arrays import Array, Index, group_sums
+from gpgc_dask.arrays import Array, Index, fill_upper, group_sums
 
 __all__ = [
     "FeatureTerms",
@@ -176,16 +176,14 @@ def scale_hessian(post: Posterior, scales: Array, feature_index: Index) -> Array
 
         H_gh = ½ [ δ_gh (t tr A_gg + ‖a_g‖²) − t ‖A_gh‖² − 2 tr a_gᵀ A_gh a_h ].
     """
-    lower, _ = linalg.lapack.dlauum(post.T / scales[None, :], lower=1, overwrite_c=1)
-    lower = np.tril(lower)
-    lower.flat[:: len(lower) + 1] *= 0.5
-    A = lower + lower.T
+    A, _ = linalg.lapack.dlauum(post.T / scales[None, :], lower=1, overwrite_c=1)
+    fill_upper(A)
     t = post.mu.shape[1]
     n = int(feature_index.max()) + 1
     member = np.zeros((feature_index.size, n))
     member[np.arange(feature_index.size), feature_index] = 1.0
-    remaining, energy = member.T @ post.inverse_diagonal, member.T @ post.whitened_mean**2
-    hessian = np.diag(t * remaining + energy.sum(1))
+    energy = member.T @ (post.whitened_mean**2).sum(1)
+    hessian = np.diag(t * (member.T @ post.inverse_diagonal) + energy)
     for column in post.whitened_mean.T:
         own = member * column[:, None]
         hessian -= 2.0 * own.T @ (A @ own)

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gpgc_dask.arrays import Array, Features, Index, group_sums
+from gpgc_dask.arrays import Features, Index, group_sums
 from gpgc_dask.checkpoint import Checkpoint, Saved, digest
-from gpgc_dask.noise import NoiseModel
-from gpgc_dask.oracle.dask import DaskSweeps, is_dask, sample_rows
+from gpgc_dask.evidence import Moments
+from gpgc_dask.noise import NoiseModel, OpeningRule
+from gpgc_dask.oracle.base import Look, SweepOracle
+from gpgc_dask.oracle.dask import DaskSweeps, is_dask
 from gpgc_dask.oracle.kernels import Arithmetic
 from gpgc_dask.oracle.numpy import NumpySweeps
 from gpgc_dask.oracle.precision import PrecisionProbe
 from gpgc_dask.oracle.rows import STATISTICS_BYTES, RowSweeps, Survey, survey
+from gpgc_dask.sampling import Sample, draw, sample_offset
 from gpgc_dask.solvers import History, Problem, Solution, SolverName, State, pooled, solve
-from gpgc_dask.solvers.problem import Point, PrecisionError
+from gpgc_dask.solvers.problem import ROWS_PER_TOL, Point, PrecisionError, probe_directions
 from gpgc_dask.validation import Training
 
-__all__ = ["Fitted", "Options", "fit", "fit_surveyed", "sample_offset"]
+__all__ = ["Fitted", "Options", "fit", "fit_surveyed"]
 
 
 MIN_GROUPS_FOR_REDUNDANCY = 10
@@ -33,8 +36,11 @@ MAX_NOISE = 1e4
 FLOAT32_RANGE = (1e-12, 1e12)
 """Sizes of features whose squares float32 holds with room to spare."""
 
-SAMPLE_ROWS = 2048
-"""Rows looked at to choose the offset and to judge float32."""
+WARM_STEPS = 2
+"""Steps of a warm start's fit to its sample, at most."""
+
+WARM_GAIN = 1e-2
+"""Predicted gain in nats a row at which that fit is good enough."""
 
 
 @dataclass(frozen=True)
@@ -69,16 +75,18 @@ class Fitted:
 
 def fit(training: Training, options: Options) -> Fitted:
     """Fit in the data's own precision; in float64 where float32 products turn out unsafe."""
-    index, sample = _sample(training.X)
-    checkpoint = _checkpoint(training, options, sample)
-    begin = (checkpoint and checkpoint.load()) or Saved(None, [], 0.0)
+    sample = draw(training.X, training.rows, warm=options.noise.separable)
+    index, looked = sample.thinned()
+    checkpoint = _checkpoint(training, options, looked)
+    begin = (checkpoint and checkpoint.load()) or Saved(None, [], sample.share)
     inherited = len(begin.entries)
-    offset = sample_offset(sample)
-    for dtype in _precisions(training.X, sample, options):
+    offset = sample_offset(looked)
+    for dtype in _precisions(training.X, looked, options):
         found = _attempt(
             training,
             options,
-            PrecisionProbe(sample, training.rows.take(index), Arithmetic(dtype, offset)),
+            PrecisionProbe(looked, training.rows.take(index), Arithmetic(dtype, offset)),
+            sample,
             checkpoint,
             begin,
             inherited,
@@ -101,17 +109,15 @@ def fit_surveyed(training: Training, options: Options, first: Survey) -> Fitted:
     nothing = np.zeros(0, dtype=np.intp)
     sample = np.empty((0, training.feature_index.size))
     probe = PrecisionProbe(sample, training.rows.take(nothing), Arithmetic(np.dtype(np.float64)))
-    history = History(first.oracle, probe.arithmetic.name, listeners=list(options.listeners))
-    problem = _problem(training, options, first, probe)
+    history = History(
+        first.oracle,
+        probe.arithmetic.name,
+        training.feature_index.size,
+        listeners=list(options.listeners),
+    )
+    problem = _problem(training, options, first.oracle, first.moments, probe)
     solution = solve(problem, pooled(problem, first.moments), history, options.solver)
     return Fitted(problem, solution, history)
-
-
-def sample_offset(sample: Features) -> Array:
-    """About the column means, exactly representable in float32: what products subtract first."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        mean = sample.mean(0, dtype=np.float64).astype(np.float32).astype(np.float64)
-    return np.where(np.isfinite(mean), mean, 0.0)
 
 
 def _precisions(X: Any, sample: Features, options: Options) -> list[np.dtype[Any]]:
@@ -128,14 +134,6 @@ def _precisions(X: Any, sample: Features, options: Options) -> list[np.dtype[Any
 def _sweeps(training: Training, arithmetic: Arithmetic) -> RowSweeps:
     kind = DaskSweeps if is_dask(training.X) else NumpySweeps
     return kind(training.X, training.rows, arithmetic)
-
-
-def _sample(X: Any) -> tuple[Index, Features]:
-    """Numbers and features of some rows spread over X."""
-    if is_dask(X):
-        return sample_rows(X, SAMPLE_ROWS)
-    index = np.arange(0, len(X), max(len(X) // SAMPLE_ROWS, 1))
-    return index, np.asarray(X[index])
 
 
 def _checkpoint(training: Training, options: Options, sample: Features) -> Checkpoint | None:
@@ -159,6 +157,7 @@ def _attempt(
     training: Training,
     options: Options,
     probe: PrecisionProbe,
+    sample: Sample,
     checkpoint: Checkpoint | None,
     begin: Saved,
     inherited: int,
@@ -169,6 +168,7 @@ def _attempt(
     history = History(
         sweeps,
         arithmetic.name,
+        training.feature_index.size,
         earlier_reads=begin.reads,
         inherited=inherited,
         listeners=list(options.listeners),
@@ -176,10 +176,7 @@ def _attempt(
         entries=list(begin.entries),
     )
     try:
-        first = _first_read(training, options, sweeps, probe.sample)
-        history.oracle = first.oracle
-        problem = _problem(training, options, first, probe)
-        start = _start(problem, first, begin.state, history)
+        problem, start = _begin(training, options, probe, sweeps, sample, begin.state, history)
         solution = solve(problem, start, history, options.solver)
         if not solution.converged and history.left(problem) > 0 and arithmetic.dtype == np.float32:
             # The solver gave up, not the user: rounding hides what is left to win.
@@ -189,6 +186,83 @@ def _attempt(
     except np.linalg.LinAlgError:
         return Saved(begin.state, history.entries, history.reads)
     return Fitted(problem, solution, history)
+
+
+def _begin(
+    training: Training,
+    options: Options,
+    probe: PrecisionProbe,
+    sweeps: RowSweeps,
+    sample: Sample,
+    state: State | None,
+    history: History,
+) -> tuple[Problem, Point]:
+    """The problem, and where to start: an earlier attempt's state, or what the first read says.
+
+    The first read is a warm one where there is a sample of groups for it, else a survey.
+    """
+    if state is not None:
+        with history.phase("sweep"):
+            moments = sweeps.moments(state.log_noise, state.redundancy)
+        problem = _problem(training, options, sweeps, moments, probe)
+        return problem, problem.evaluate(state, moments)
+    if sample.groups is not None and sweeps.whole_groups:
+        return _warm_start(training, options, probe, sweeps, sample, sample.groups, history)
+    first = _first_read(training, options, sweeps, probe.sample)
+    history.oracle = first.oracle
+    problem = _problem(training, options, first.oracle, first.moments, probe)
+    with history.phase("solve"):
+        return problem, pooled(problem, first.moments)
+
+
+def _warm_start(
+    training: Training,
+    options: Options,
+    probe: PrecisionProbe,
+    sweeps: RowSweeps,
+    sample: Sample,
+    groups: Index,
+    history: History,
+) -> tuple[Problem, Point]:
+    """Scales, redundancy and a posterior from a few groups; then one read judges all groups by it.
+
+    That read gives every group a noise of its own and the moments there.
+    """
+    with history.phase("sample"):
+        small = _sample_fit(training, options, probe.arithmetic, sample, groups)
+    state = small.state
+    rule = OpeningRule(
+        training.rows.n_targets, *_noise_bounds(options), redundancy=state.redundancy
+    )
+    with history.phase("sweep"), np.errstate(over="ignore", invalid="ignore"):
+        look = Look(directions=probe_directions(small.post))
+        found = sweeps.opening(small.post, state.redundancy, rule, look)
+    if not np.all(np.isfinite(found.moments.gram)):
+        raise np.linalg.LinAlgError("the squares of X overflow")
+    problem = _problem(training, options, sweeps, found.moments, probe)
+    with history.phase("solve"):
+        start = State(found.log_noise, state.log_scales, state.redundancy)
+        return problem, problem.evaluate(start, found.moments)
+
+
+def _sample_fit(
+    training: Training, options: Options, arithmetic: Arithmetic, sample: Sample, groups: Index
+) -> Point:
+    """The point that a few steps on the sample alone lead to."""
+    _, rows = training.rows.select(groups)
+    sweeps = NumpySweeps(sample.features, rows, arithmetic)
+    first = survey(sweeps, 0)
+    nothing = np.zeros(0, dtype=np.intp)
+    probe = PrecisionProbe(sample.features[:0], rows.take(nothing), arithmetic)
+    problem = replace(
+        _problem(training, options, first.oracle, first.moments, probe),
+        tol=WARM_GAIN * ROWS_PER_TOL,
+        max_iter=WARM_STEPS,
+    )
+    history = History(first.oracle, arithmetic.name, training.feature_index.size)
+    with history.phase("solve"):
+        start = pooled(problem, first.moments)
+    return solve(problem, start, history, "fixed-point").point
 
 
 def _first_read(
@@ -211,31 +285,32 @@ def _first_read(
     return first
 
 
-def _start(problem: Problem, first: Survey, state: State | None, history: History) -> Point:
-    """The pooled fit, or the state that an earlier attempt had reached."""
-    if state is None:
-        with history.phase("solve"):
-            return pooled(problem, first.moments)
-    with history.phase("sweep"):
-        moments = problem.oracle.moments(state.log_noise, state.redundancy)
-    return problem.evaluate(state, moments)
-
-
 def _redundancy(training: Training, options: Options) -> float | None:
     """c, or None to solve for it."""
     few = training.rows.n_groups < MIN_GROUPS_FOR_REDUNDANCY
     return 1.0 if options.redundancy is None and few else options.redundancy
 
 
-def _problem(training: Training, options: Options, first: Survey, probe: PrecisionProbe) -> Problem:
+def _noise_bounds(options: Options) -> tuple[float, float]:
+    return float(np.log(options.noise_floor)), float(np.log(MAX_NOISE))
+
+
+def _problem(
+    training: Training,
+    options: Options,
+    oracle: SweepOracle,
+    moments: Moments,
+    probe: PrecisionProbe,
+) -> Problem:
+    """``moments`` may be at any noise: the size of the features is read off them."""
     n = training.feature_groups.size
-    energy = group_sums(training.feature_index, np.diagonal(first.moments.gram), n)
+    energy = group_sums(training.feature_index, np.diagonal(moments.gram), n)
     return Problem(
-        oracle=first.oracle,
+        oracle=oracle,
         noise=options.noise,
         feature_index=training.feature_index,
-        feature_energy=energy / training.rows.weights.sum(),
-        noise_bounds=(float(np.log(options.noise_floor)), float(np.log(MAX_NOISE))),
+        feature_energy=energy * (training.rows.n_targets / moments.yy),
+        noise_bounds=_noise_bounds(options),
         redundancy=_redundancy(training, options),
         tol=options.tol,
         max_iter=options.max_iter,

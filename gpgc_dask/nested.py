@@ -19,20 +19,19 @@ from gpgc_dask.arrays import Index, Labels, Mask
 from gpgc_dask.dataset import provenance, training_arrays
 from gpgc_dask.estimators import GP
 from gpgc_dask.evidence import Moments
-from gpgc_dask.fitting import fit_surveyed, sample_offset
+from gpgc_dask.fitting import fit_surveyed
 from gpgc_dask.oracle.base import Rows
 from gpgc_dask.oracle.dask import FAN_IN, DaskSweeps, sample_rows, select_rows
 from gpgc_dask.oracle.kernels import Arithmetic, MomentSums
 from gpgc_dask.oracle.rows import Survey
 from gpgc_dask.oracle.statistics import StatisticsOracle
+from gpgc_dask.sampling import LOOK_ROWS, sample_offset
 from gpgc_dask.validation import check_training
 
 __all__ = ["fit_nested"]
 
 PARTIAL_BYTES = 4 << 30
 """Memory that the sums of a task and of those it merges may take; beyond, there are more reads."""
-
-SAMPLE_ROWS = 2048
 
 
 def fit_nested(
@@ -84,7 +83,7 @@ def _cell_sums(
 ) -> tuple[dict[int, MomentSums], Arithmetic, int]:
     """Moments at unit noise of each (ring, class), and how many reads they took."""
     k = given.X.shape[1]
-    _, sample = sample_rows(given.X, SAMPLE_ROWS)
+    _, sample = sample_rows(given.X, LOOK_ROWS)
     arithmetic = Arithmetic(np.dtype(np.float64), sample_offset(sample))
     rows = Rows(codes, given.weight, cell, n_classes, int(max(cell.max() + 1, n_cells)))
     sweeps = DaskSweeps(given.X, rows, arithmetic)

@@ -14,11 +14,15 @@ import numpy as np
 
 from gpgc_dask.arrays import Array, Index
 
-__all__ = ["FixedPointRule", "Groupwise", "Homoscedastic", "NoiseModel"]
+__all__ = ["FixedPointRule", "Groupwise", "Homoscedastic", "NoiseModel", "OpeningRule"]
 
 
 EM_LEVERAGE_SHARE = 0.8
 """Above this share Γⱼ/Wⱼ the MacKay denominator is not trusted and the group takes an EM step."""
+
+
+OPENING_SHARE = 0.3
+"""Share of a group's residuals that its first noise has at least."""
 
 
 class NoiseModel(Protocol):
@@ -54,6 +58,29 @@ class Groupwise:
 
     def index(self, n_groups: int) -> Index:
         return np.arange(n_groups)
+
+
+@dataclass(frozen=True)
+class OpeningRule:
+    """A first noise for groups judged by a posterior that never saw them, at unit noise.
+
+    Their residuals carry the noise and the posterior's own doubt: E R = t (ε² W + Γ), so
+    ε² ← (R/t − Γ) / W, but no less than OPENING_SHARE of R/t/W. All weights are W/c.
+    """
+
+    n_targets: int
+    lower: float
+    upper: float
+    redundancy: float
+
+    def __call__(self, log_noise: Array, weight: Array, residual: Array, leverage: Array) -> Array:
+        """New ln ε² of some groups from W (before 1/c), R and Γ at ε = 1."""
+        weight = weight / self.redundancy
+        residual = residual / self.n_targets
+        noise = np.maximum(residual - leverage, OPENING_SHARE * residual)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            new = np.log(noise / weight)
+        return np.clip(np.where(weight > 0, new, log_noise), self.lower, self.upper)
 
 
 @dataclass(frozen=True)

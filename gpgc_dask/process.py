@@ -22,6 +22,7 @@ from threadpoolctl import ThreadpoolController
 
 __all__ = [
     "ahead",
+    "algebra_threads",
     "blas_threads",
     "keep_freed_memory",
     "map_threads",
@@ -30,6 +31,9 @@ __all__ = [
 ]
 
 Item = TypeVar("Item")
+
+MANY_FEATURES = 2048
+"""Features from which on k×k algebra is worth several threads."""
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
 """glibc's names for mallopt's parameters."""
@@ -81,6 +85,14 @@ def map_threads(function: Callable[[Any], Any], items: Iterable[Any]) -> list[An
         # Each in a copy of the caller's context, so that numpy.errstate reaches the threads.
         waiting = [pool.submit(copy_context().run, function, item) for item in items]
         return [future.result() for future in waiting]
+
+
+def algebra_threads(n_features: int) -> AbstractContextManager[Any]:
+    """BLAS threads for k×k algebra at the driver: one where the matrices are small.
+
+    NumPy's and SciPy's threads would wait for each other longer than they work.
+    """
+    return one_blas_thread() if n_features < MANY_FEATURES else nullcontext()
 
 
 def own_blas_threads() -> AbstractContextManager[Any]:

@@ -18,7 +18,10 @@ from gpgc_dask.arrays import Features
 
 __all__ = ["add_gram", "multiply_triangular"]
 
-_LETTER = {np.dtype(np.float32): ("s", ctypes.c_float), np.dtype(np.float64): ("d", ctypes.c_double)}
+_LETTER = {
+    np.dtype(np.float32): ("s", ctypes.c_float),
+    np.dtype(np.float64): ("d", ctypes.c_double),
+}
 
 
 @cache

@@ -48,6 +48,7 @@ __all__ = [
     "rows_held",
     "sample_rows",
     "select_rows",
+    "take_rows",
 ]
 
 
@@ -306,8 +307,7 @@ class DaskSweeps(RowSweeps):
 
     def loaded(self, groups: Index) -> NumpySweeps:
         place, rows = self.all_rows.select(self.groups[groups])
-        (F,) = compute(self.X[place])
-        return NumpySweeps(F, rows, self.arithmetic)
+        return NumpySweeps(take_rows(self.X, place), rows, self.arithmetic)
 
 
 def count_tasks(n_rows: int, n_features: int, n_threads: int) -> int:
@@ -348,6 +348,12 @@ def select_rows(X: da.Array, keep: Mask) -> da.Array:
 
 def _selected(block: Features, parts: list[Mask], block_info: Any = None) -> Features:
     return block[parts[block_info[0]["chunk-location"][0]]]
+
+
+def take_rows(X: da.Array, index: Index) -> Features:
+    """The rows of these numbers, in memory."""
+    (F,) = compute(X[index])
+    return F
 
 
 def sample_rows(X: da.Array, n_rows: int) -> tuple[Index, Features]:

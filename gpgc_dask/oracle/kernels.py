@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import lapack
 
-from gpgc_dask.arrays import Array, Features, Index
+from gpgc_dask.arrays import Array, Features, Index, fill_upper
 from gpgc_dask.evidence import Moments, Posterior
 from gpgc_dask.oracle.blas import add_gram, multiply_triangular
 
@@ -123,9 +123,7 @@ class MomentSums:
     def matrix(self) -> Array:
         """The Gram sum as a full (k, k) matrix."""
         lower, _ = lapack.dtfttr(len(self.cross), self.gram, uplo="L")
-        lower = np.tril(lower)
-        lower.flat[:: len(lower) + 1] *= 0.5
-        return lower + lower.T
+        return fill_upper(lower)
 
     def column_variance(self) -> Array:
         """(k,) weighted variance of each feature, whatever the offset."""

@@ -9,10 +9,11 @@ gradients give, without forming H̃ and without whitening a row.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import numpy as np
 
-from gpgc_dask.arrays import Array, Features, Index
+from gpgc_dask.arrays import Array, Features, Index, Mask, group_sums
 from gpgc_dask.oracle.kernels import Projection
 
 __all__ = ["leave_out_shift", "leave_out_terms"]
@@ -23,8 +24,8 @@ MIN_PIVOT = 1e-3
 JITTER = 1e-10
 """Added to I − H where a group determines the model alone to all of float64's digits."""
 
-COLUMNS_AT_ONCE = 8
-"""Groups × targets whose products with the rows are formed as one."""
+COLUMNS_AT_ONCE = 32
+"""Groups × targets whose products with V are formed as one."""
 
 MAX_STEPS = 30
 """Steps of conjugate gradients after which I − H counts as nearly singular and is factorised."""
@@ -105,10 +106,12 @@ def leave_out_terms(
     found = np.empty(len(starts))
     for first in range(0, len(starts), at_once):
         own = slice(first, first + at_once)
-        part = slice(int(starts[own][0]), int(ends[own][-1]))
-        local = np.repeat(np.arange(len(starts[own])), (ends - starts)[own])
-        apply = _operator(rows[part], np.sqrt(precision[part]), local, t, project, whitened)
-        rhs = residual[part] * np.sqrt(precision[part])[:, None]
+        low, high = int(starts[own][0]), int(ends[own][-1])
+        root = np.sqrt(precision[low:high])
+        sizes = (ends - starts)[own]
+        apply = _operator(rows[low:high], root, np.cumsum(sizes), t, project, whitened)
+        local = np.repeat(np.arange(sizes.size), sizes)
+        rhs = residual[low:high] * root[:, None]
         found[own], singular = _gradients(apply, rhs, local, rows.dtype.itemsize)
         for number in np.flatnonzero(singular) + first:
             group = slice(int(starts[number]), int(ends[number]))
@@ -123,33 +126,45 @@ def leave_out_terms(
 
 
 def _operator(
-    rows: Features, root: Array, local: Index, t: int, project: Projection, whitened: bool
+    rows: Features, root: Array, ends: Index, t: int, project: Projection, whitened: bool
 ) -> Callable[[Array], Array]:
-    """q (n, t) -> H̃ q, each group by itself."""
-    own = local[:, None] * t + np.arange(t)
-    width = (int(local[-1]) + 1) * t
+    """q (n, t) -> H̃ q, each group by itself; groups end at ``ends``.
+
+    A product a group, whose rows are in the cache then, is far quicker than one of all rows with a
+    column for each group.
+    """
     m = None if whitened else project.arithmetic.offset
-    place = np.arange(len(local))[:, None]
+    inner = np.empty((rows.shape[1], ends.size * t), dtype=rows.dtype, order="F")
+    groups = [
+        (slice(start, stop), slice(number * t, number * t + t))
+        for number, (start, stop) in enumerate(pairwise([0, *ends.tolist()]))
+    ]
 
     def apply(q: Array) -> Array:
-        spread = np.zeros((len(rows), width))
-        spread[place, own] = root[:, None] * q
-        inner = (rows.T @ spread.astype(rows.dtype)).astype(np.float64)
+        weighted = root[:, None] * q
+        narrow = weighted.astype(rows.dtype)
+        for own, columns in groups:
+            inner[:, columns] = rows[own].T @ narrow[own]
+        middle = inner
         if m is not None:
-            inner += np.multiply.outer(m, spread.sum(0))
+            starts = [own.start for own, _ in groups]
+            inner[...] += np.multiply.outer(m, np.add.reduceat(weighted, starts).ravel())
         if not whitened:
-            inner = (project.covariance @ inner.astype(rows.dtype)).astype(np.float64)
-        outer = (rows @ inner.astype(rows.dtype)).astype(np.float64)
+            middle = project.covariance @ inner
+        found = np.empty_like(q)
+        for own, columns in groups:
+            found[own] = rows[own] @ middle[:, columns]
         if m is not None:
-            outer += m @ inner
-        return root[:, None] * np.take_along_axis(outer, own, axis=1)
+            shift = (m @ middle).reshape(-1, t)
+            found += np.repeat(shift, np.diff(ends, prepend=0), axis=0)
+        return root[:, None] * found
 
     return apply
 
 
 def _gradients(
     apply: Callable[[Array], Array], rhs: Array, local: Index, itemsize: int
-) -> tuple[Array, Array]:
+) -> tuple[Array, Mask]:
     """(groups,) r̃ᵀ((I − H̃)⁻¹ − I) r̃ by conjugate gradients, and which did not converge.
 
     Conjugate gradients' own sum Σ α‖residual‖² converges to r̃ᵀ(I − H̃)⁻¹r̃ twice as fast as its
@@ -158,7 +173,7 @@ def _gradients(
     n_groups = int(local[-1]) + 1
 
     def dot(a: Array, b: Array) -> Array:
-        return np.bincount(local, (a * b).sum(1), n_groups)
+        return group_sums(local, (a * b).sum(1), n_groups)
 
     residual, direction = rhs.copy(), rhs.copy()
     square = start = dot(rhs, rhs)

@@ -31,7 +31,7 @@ class PrecisionProbe:
 
     def nats(self, post: Posterior, log_noise: Array, redundancy: float) -> float:
         """Error of the evidence that the sample's products make at a posterior."""
-        if self.arithmetic.dtype == np.float64:
+        if self.arithmetic.dtype == np.float64 or not len(self.sample):
             return 0.0
         precision = self.rows.precision(log_noise, redundancy)
         targets, exact = self.rows.targets(), self.sample.astype(np.float64)

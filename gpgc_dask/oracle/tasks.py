@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -37,10 +38,6 @@ __all__ = [
 
 Batches: TypeAlias = Iterable[Batch]
 """The batches of a task, in order."""
-
-
-GEMM_COLUMNS = 32
-"""Groups × targets of a batch whose pulls are formed as one product; else they are summed up."""
 
 
 @dataclass
@@ -201,7 +198,8 @@ class Sweep:
     def run(self, batches: Batches, rows: Rows, first_row: int) -> Partial:
         """Queries (ii) and (iv) over the batches of one task and, with a rule, (i) and (iii)."""
         arithmetic = self.project.arithmetic
-        sums = Accumulator(*self.project.mu.shape, arithmetic.dtype) if self.rule else None
+        k, t = self.project.mu.shape
+        sums = Accumulator(k, t, arithmetic.dtype) if self.rule else None
         work = Workspace(arithmetic)
         found = [
             self._batch(work, pieces, rows.take(slice(start, stop)), sums, first_row + start)
@@ -256,22 +254,19 @@ class Sweep:
         """(groups, k·t) Fᵀ P r of each group, from loaded rows."""
         if not self.pull:
             return None
-        t = pr.shape[1]
-        if n_groups * t <= GEMM_COLUMNS:
-            spread = np.zeros((len(A), n_groups * t), dtype=A.dtype)
-            columns = local[:, None] * t + np.arange(t)
-            spread[np.arange(len(A))[:, None], columns] = pr
-            found = (A.T @ spread).reshape(A.shape[1], n_groups, t).swapaxes(0, 1)
-        else:
+        if np.any(np.diff(local) < 0):
             order = np.argsort(local, kind="stable")
-            starts = np.searchsorted(local[order], np.arange(n_groups))
-            weighted = (pr[order].astype(A.dtype)[:, None, :] * A[order][:, :, None])
-            found = np.add.reduceat(weighted, starts, axis=0)
+            A, pr, local = A[order], pr[order], local[order]
+        found = np.empty((n_groups, A.shape[1], pr.shape[1]), dtype=A.dtype)
+        narrow = pr.astype(A.dtype)
+        bounds = np.searchsorted(local, np.arange(n_groups + 1)).tolist()
+        for group, (start, stop) in enumerate(pairwise(bounds)):
+            found[group] = A[start:stop].T @ narrow[start:stop]
         m = self.project.arithmetic.offset
         if m is not None:
             sums = np.stack([group_sums(local, column, n_groups) for column in pr.T], axis=1)
-            found = found + (m[None, :, None] * sums[:, None, :]).astype(A.dtype)
-        return np.ascontiguousarray(found).reshape(n_groups, -1)
+            found += m[None, :, None] * sums[:, None, :]
+        return found.reshape(n_groups, -1)
 
     def finish(self, found: Partial) -> tuple[GroupTerms, Array]:
         """Terms and new ln ε² of all groups from the merged shares of all tasks."""

@@ -23,6 +23,9 @@ MAX_MOVE = 4.0
 MIN_CURVATURE = 1e-3
 """Curvatures, in units of the Fisher information, below which a step is not stretched further."""
 
+REUSE = 0.03
+"""A curvature serves the next step too where the last one left less than this of its gain."""
+
 SHRINK = 0.2
 """Factor of a step that was too long."""
 
@@ -45,10 +48,17 @@ def tune(problem: Problem, point: Point, *, noise: bool, gain: float, max_evals:
     if not np.array_equal(x[: state.log_scales.size], state.log_scales):
         best = _at(problem, origin, x)
     left = max_evals
+    curvature: Array | None = None
+    last = np.inf
     while left > 0:
-        step, expected = _newton_step(problem, best, x, lower, upper)
+        gradient = _gradient(problem, best, x.size)
+        step, expected = _newton_step(problem, best, x, gradient, curvature, lower, upper)
+        if curvature is None or (expected > gain and expected > REUSE * last):
+            curvature = _curvature(problem, best, x.size)
+            step, expected = _newton_step(problem, best, x, gradient, curvature, lower, upper)
         if expected <= gain:
             break
+        last = expected
         for _ in range(MAX_SHRINKS):
             left -= 1
             tried = np.clip(x + step, lower, upper)
@@ -72,10 +82,18 @@ def _at(problem: Problem, origin: Point, x: Array) -> Point:
 
 
 def _newton_step(
-    problem: Problem, point: Point, x: Array, lower: Array, upper: Array
+    problem: Problem,
+    point: Point,
+    x: Array,
+    gradient: Array,
+    curvature: Array | None,
+    lower: Array,
+    upper: Array,
 ) -> tuple[Array, float]:
-    """The step within the bounds, and the nats it is expected to win."""
-    gradient, hessian = _derivatives(problem, point, noise=x.size > point.state.log_scales.size)
+    """The step within the bounds, and the nats it is expected to win.
+
+    Without a curvature the Fisher information stands in, and only says whether anything is left.
+    """
     noise, scales = problem.fisher(point.state.redundancy)
     root = np.sqrt(np.append(scales, noise.sum())[: x.size])
     free = ~(((x <= lower) & (gradient > 0)) | ((x >= upper) & (gradient < 0)))
@@ -83,27 +101,33 @@ def _newton_step(
     if not free.any():
         return step, 0.0
     own = root[free]
-    values, vectors = np.linalg.eigh(hessian[np.ix_(free, free)] / np.multiply.outer(own, own))
+    scaled = np.eye(own.size)
+    if curvature is not None:
+        scaled = curvature[np.ix_(free, free)] / np.multiply.outer(own, own)
+    values, vectors = np.linalg.eigh(scaled)
     values = np.maximum(np.abs(values), MIN_CURVATURE)
     along = vectors.T @ (gradient[free] / own)
     step[free] = -(vectors @ (along / values)) / own
     return np.clip(step, -MAX_MOVE, MAX_MOVE), 0.5 * float(np.sum(along**2 / values))
 
 
-def _derivatives(problem: Problem, point: Point, *, noise: bool) -> tuple[Array, Array]:
-    """Gradient and Hessian in ln σ², and in ln τ where ``noise``."""
+def _gradient(problem: Problem, point: Point, n: int) -> Array:
+    """In ln σ², and in ln τ where ``n`` asks for one more."""
     by_noise, by_scale = problem.gradient(point, None)
+    return np.append(by_scale, by_noise)[:n]
+
+
+def _curvature(problem: Problem, point: Point, n: int) -> Array:
+    """The Hessian in the same variables."""
     scales = np.exp(0.5 * point.state.log_scales)[problem.feature_index]
     hessian = evidence.scale_hessian(point.post, scales, problem.feature_index)
-    if not noise:
-        return by_scale, hessian
+    if n == len(hessian):
+        return hessian
     # In u = ln σ² − ln τ the evidence is ½[fit(u)/τ + t ln|B(u)| + t W ln τ]: its mixed derivative
     # is ½ energy, its second one ½ fit. Back to (ln σ², ln τ) by the chain rule.
     terms = point.features
     mixed = 0.5 * terms.energy
     second = 0.5 * (terms.residual + terms.energy.sum())
-    column = mixed - hessian.sum(1)
+    column = (mixed - hessian.sum(1))[:, None]
     corner = second - 2.0 * mixed.sum() + hessian.sum()
-    return np.append(by_scale, by_noise), np.block(
-        [[hessian, column[:, None]], [column[None, :], np.array([[corner]])]]
-    )
+    return np.block([[hessian, column], [column.T, np.full((1, 1), corner)]])

@@ -1,4 +1,4 @@
-"""MacKay's fixed point for the noise, Newton's step for the weights, one read of the data a step."""
+"""MacKay's fixed point for the noise and Newton's step for the weights, one read a step."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ SLOW_RATE = 0.6
 PATIENCE = 4
 """Slow steps in a row after which the fixed point gives up."""
 
-DOUBT = 0.5
+DOUBT = 0.8
 """A point is worth a certificate where its expected gain is below this share of the tolerance."""
 
-MORE_DOUBT = 0.5
+MORE_DOUBT = 0.8
 """Factor of that share after each certificate that was not given."""
 
 SMALL_GAIN = 1e-3
@@ -62,11 +62,12 @@ def fixed_point(
     while True:
         expected = promise.certificate
         if expected is not None and problem.is_promising(expected, doubt):
-            certificate = _certify(problem, point, history)
+            certificate = _certify(problem, point, expected.precision_error, history)
             if problem.is_converged(certificate) or history.left(problem) <= 0:
                 break
             doubt, exactly, promise = MORE_DOUBT * doubt, True, _Promise()
-        directions = None if exactly else problem.directions(point)
+        gain = float("inf") if promise.certificate is None else promise.certificate.gain
+        directions = None if exactly else problem.directions(point, gain)
         result, certificate = _step(problem, point, promise, directions, doubt, history)
         if problem.is_converged(certificate) or history.left(problem) <= 0:
             break
@@ -123,14 +124,14 @@ def _step(
     return found, certificate
 
 
-def _certify(problem: Problem, point: Point, history: History) -> Certificate:
+def _certify(problem: Problem, point: Point, error: float, history: History) -> Certificate:
     """One read: the exact gradient at a point."""
     state = point.state
     with history.phase("sweep"):
         terms = problem.oracle.terms(
             point.post, state.log_noise, state.redundancy, leave_out=problem.solves_redundancy
         )
-    certificate = problem.certify(point, terms, _ratio(problem, terms))
+    certificate = problem.certify(point, terms, _ratio(problem, terms), error=error)
     history.append("fixed-point", problem, point, certificate)
     return certificate
 

@@ -6,11 +6,12 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from gpgc_dask.oracle.base import SweepOracle
+from gpgc_dask.process import algebra_threads
 from gpgc_dask.solvers.problem import Certificate, Point, Problem, State
 
 __all__ = ["History"]
@@ -31,6 +32,7 @@ class History:
 
     oracle: SweepOracle
     arithmetic: str
+    n_features: int
     earlier_reads: float = 0.0
     inherited: int = 0
     """Entries that were there before this attempt: of a resumed fit."""
@@ -41,11 +43,12 @@ class History:
     _seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
+    def phase(self, name: Literal["sample", "sweep", "solve"]) -> Iterator[None]:
         """Add the time inside to ``seconds[name]`` of the next entry."""
         start = time.perf_counter()
         try:
-            yield
+            with algebra_threads(self.n_features) if name == "solve" else nullcontext():
+                yield
         finally:
             self._seconds[name] += time.perf_counter() - start
 

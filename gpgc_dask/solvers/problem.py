@@ -26,7 +26,7 @@ PRECISION_SHARE = 100.0
 MIN_REDUNDANCY = 0.5
 """Smallest c: rows that oppose each other more than chance would make it smaller still."""
 
-ROWS_PER_TOL = 1_000
+ROWS_PER_TOL = 200
 """Up to this many rows ``tol`` is in nats; beyond, in nats per so many rows."""
 
 ROWS_PER_FEATURE = 100
@@ -41,6 +41,12 @@ MIN_FEATURES_A_PROBE = 4
 
 MAX_PROBED_LEVERAGE = 0.3
 """Share of the weight that leverages may use up for an estimate to do."""
+
+PROBE_ERROR = 0.06
+"""Typical relative error of a group's leverage by so many probes."""
+
+PROBE_MARGIN = 10.0
+"""How much more than the probes' error costs a step must be expected to win."""
 
 PULL_BYTES = 1 << 28
 """Memory that the groups' pulls may take; beyond, weights step without Newton's correction."""
@@ -107,7 +113,7 @@ class Problem:
     feature_energy : (n_g,) weighted mean over rows of ‖φ_g‖²
     noise_bounds : ln ε² lower and upper
     redundancy : c, or None to solve for it
-    tol : predicted gain in nats at which the fit is done (a 1,000 rows, see ROWS_PER_TOL)
+    tol : predicted gain in nats at which the fit is done (a 200 rows, see ROWS_PER_TOL)
     """
 
     oracle: SweepOracle
@@ -212,13 +218,20 @@ class Problem:
         return group_sums(index, per_group, int(index.max()) + 1)
 
     def certify(
-        self, point: Point, terms: GroupTerms | None, ratio: float | None, *, exact: bool = True
+        self,
+        point: Point,
+        terms: GroupTerms | None,
+        ratio: float | None,
+        *,
+        exact: bool = True,
+        error: float | None = None,
     ) -> Certificate:
         """Judge a point by the gradient projected onto the bounds.
 
+        ``error`` is its precision error where that is known already.
         Raises :class:`PrecisionError` where the products' arithmetic is not good enough for it.
         """
-        error = self._precision_error(point)
+        error = self._precision_error(point) if error is None else error
         if error > PRECISION_SHARE * self.gain_tolerance:
             raise PrecisionError(point.state)
         noise, scales = self.gradient(point, terms)
@@ -277,14 +290,22 @@ class Problem:
             return False
         return certificate.gain <= gain and certificate.shift <= SHIFT_TOLERANCE
 
-    def directions(self, point: Point) -> Array | None:
+    def directions(self, point: Point, gain: float) -> Array | None:
         """(k, m) random z ~ N(0, V)/√m; None where leverages had better be exact.
 
-        They are scaled so that they give the sum of all leverages, which is known, exactly.
+        ``gain`` is what the step is expected to win. The directions are scaled so that they give
+        the sum of all leverages, which is known, exactly.
         """
         k = self.feature_index.size
-        share = point.features.leverage / self.group_weight(point.state.redundancy).sum()
-        if k < MIN_FEATURES_A_PROBE * PROBES or share > MAX_PROBED_LEVERAGE:
+        weight = float(self.group_weight(point.state.redundancy).sum())
+        share = point.features.leverage / weight
+        # An error of ln ε²ⱼ costs ¼ Wⱼ times its square.
+        cost = 0.25 * weight * (PROBE_ERROR * share) ** 2
+        if (
+            k < MIN_FEATURES_A_PROBE * PROBES
+            or share > MAX_PROBED_LEVERAGE
+            or gain < PROBE_MARGIN * cost
+        ):
             return None
         z = probe_directions(point.post)
         total = float(np.vdot(z, point.moments.gram @ z))
@@ -307,7 +328,7 @@ MOVE_TOLERANCE = 3e-3
 """Largest predicted change of any ln ε² at convergence, where groups are few."""
 
 MANY_GROUPS = 1000
-SHIFT_TOLERANCE = 2e-3
+SHIFT_TOLERANCE = 1e-2
 """Where groups are many: largest predicted change of any group's confidence."""
 
 RATIO_TOLERANCE = 5e-3
