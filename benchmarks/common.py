@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +16,46 @@ import zarr
 from dask import array as da
 from distributed import Client, LocalCluster
 
+PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
+
 
 def parser(description: str | None) -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(description=description)
     result.add_argument("--smoke", action="store_true", help="a tiny size, to see that it runs")
     result.add_argument("--repeats", type=int, default=3, help="runs of each; the best counts")
+    result.add_argument("--write", action="store_true", help=f"also into {PAGE.name}")
     return result
+
+
+class Section:
+    """What a script found: printed as it comes and, if asked for, put into the results page."""
+
+    def __init__(self, args: argparse.Namespace, script: str) -> None:
+        self.args = args
+        self.name = Path(script).stem
+        self.lines: list[str] = []
+
+    def say(self, line: str = "") -> None:
+        print(line, flush=True)
+        self.lines.append(line)
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        self.say()
+        self.say("| " + " | ".join(columns) + " |")
+        self.say("| --- " * len(columns) + "|")
+        for row in rows:
+            self.say("| " + " | ".join(str(cell) for cell in row) + " |")
+        self.say()
+
+    def finish(self) -> None:
+        if not self.args.write:
+            return
+        begin, end = f"<!-- {self.name}.py -->", f"<!-- end of {self.name}.py -->"
+        page = PAGE.read_text()
+        before, rest = page.split(begin)
+        after = rest.split(end)[1]
+        text = "\n".join(self.lines).strip()
+        PAGE.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}")
 
 
 def relu_features(n: int, k: int, seed: int) -> np.ndarray:
@@ -32,17 +66,6 @@ def relu_features(n: int, k: int, seed: int) -> np.ndarray:
     hidden = rng.standard_normal((n, rank), dtype=np.float32) @ mixing / np.sqrt(rank)
     hidden += 0.5 * rng.standard_normal((n, k), dtype=np.float32)
     return np.maximum(hidden, 0.0)
-
-
-def write_features(path: Path, n: int, k: int, chunk: int = 4096) -> da.Array:
-    """ReLU-like features in an uncompressed Zarr array, as a dask array."""
-    store = zarr.create_array(
-        path, shape=(n, k), chunks=(min(chunk, n), k), dtype="float32", compressors=None
-    )
-    for start in range(0, n, chunk):
-        rows = min(chunk, n - start)
-        store[start : start + rows] = relu_features(rows, k, seed=start + 2)
-    return open_features(path)
 
 
 def open_features(path: Path) -> da.Array:
@@ -122,13 +145,19 @@ def cluster(workers: int = 2, threads: int = 1, memory: str = "4GB") -> Iterator
         yield client
 
 
+def seconds(call: Callable[[], Any]) -> tuple[float, Any]:
+    """Wall time of a call, and what it returned."""
+    start = time.perf_counter()
+    found = call()
+    return time.perf_counter() - start, found
+
+
 def best_seconds(runs: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
     """Best wall time of each, taken in turns so that noise hits all alike; one warm-up each."""
     times: dict[str, list[float]] = {name: [] for name in runs}
     for turn in range(repeats + 1):
         for name, run in runs.items():
-            start = time.perf_counter()
-            run()
+            taken, _ = seconds(run)
             if turn:
-                times[name].append(time.perf_counter() - start)
-    return {name: min(seconds) for name, seconds in times.items()}
+                times[name].append(taken)
+    return {name: min(taken) for name, taken in times.items()}

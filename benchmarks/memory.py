@@ -10,7 +10,7 @@ import tempfile
 import warnings
 from pathlib import Path
 
-from common import cluster, labels_and_groups, parser, write_features
+from common import cluster, parser, write_superpixels
 from dask.utils import format_bytes
 from sklearn.exceptions import ConvergenceWarning
 
@@ -26,14 +26,13 @@ def peak_resident() -> int:
 def measure(n: int, k: int, n_groups: int, block: int) -> tuple[float, int, int]:
     """(peak of the largest worker, the plan's projection, full reads) of one fit."""
     with tempfile.TemporaryDirectory() as folder:
-        X = write_features(Path(folder) / "X.zarr", n, k, block)
-        y, groups, _ = labels_and_groups(X, n_groups)
+        data = write_superpixels(Path(folder) / "X.zarr", n, k, n_groups, block)
         with cluster() as client:
-            plan = GPGC().plan(X, groups=groups)
+            plan = GPGC().plan(data.X, groups=data.groups)
             # A few steps reach the peak; nobody waits for the optimum.
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
-                model = GPGC(max_iter=3).fit(X, y, groups=groups)
+                model = GPGC(max_iter=3).fit(data.X, data.y, **data.given)
             peaks = client.run(peak_resident)
     return max(peaks.values()), plan.worker_bytes, model.n_reads_
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import dask
 import numpy as np
-from common import best_seconds, cluster, labels_and_groups, parser, write_features
+from common import best_seconds, cluster, parser, write_superpixels
 
 from gpgc_dask.evidence import posterior
 from gpgc_dask.noise import FixedPointRule
@@ -25,9 +25,9 @@ def main() -> None:
     args = parser(__doc__).parse_args()
     n, k, n_groups = (4096, 64, 40) if args.smoke else (131_072, 1024, 1000)
     with tempfile.TemporaryDirectory() as folder, cluster() as client:
-        X = write_features(Path(folder) / "X.zarr", n, k)
-        y, groups, _ = labels_and_groups(X, n_groups)
-        rows = Rows(y.astype(np.intp), np.ones(n), groups, 2, n_groups)
+        data = write_superpixels(Path(folder) / "X.zarr", n, k, n_groups)
+        X = data.X
+        rows = Rows(data.y.astype(np.intp), np.ones(n), data.groups, 2, n_groups)
         arithmetic = Arithmetic(np.dtype(np.float32), np.full(k, 0.5))
         rule = FixedPointRule(1, np.log(1e-4), np.log(1e4))
         log_noise = np.zeros(n_groups)

@@ -22,6 +22,7 @@ from gpgc_dask.dataset import is_dataset, provenance, training_arrays
 from gpgc_dask.decisions import likelihood_logits, to_labels, to_probabilities
 from gpgc_dask.evidence import Posterior
 from gpgc_dask.fitting import MAX_NOISE, Fitted, Options, fit
+from gpgc_dask.machine import Machine
 from gpgc_dask.metrics import GroupAgreement, group_agreement
 from gpgc_dask.noise import Groupwise, Homoscedastic, NoiseModel
 from gpgc_dask.oracle.base import FeatureOracle, Rows
@@ -153,13 +154,17 @@ class _LinearGP(DatasetModel, ClassifierMixin, BaseEstimator, ABC):
         *,
         groups: Any = None,
         workers: int | None = None,
+        threads: int | None = None,
         memory: int | str | None = None,
         n_classes: int = 2,
+        calibrate: bool = False,
     ) -> planning.Plan:
-        """Memory, reads, arithmetic and time of a fit on X, before anything runs.
+        """Memory, reads, arithmetic, traffic and time of a fit on X, before anything runs.
 
-        ``workers`` are processes with ``memory`` bytes each ("4GB" will do); by default those of
-        the active Dask cluster, or this machine.
+        ``workers`` are processes of so many ``threads`` with ``memory`` bytes each ("4GB" will
+        do); by default those of the active Dask cluster, or this machine. ``calibrate`` spends
+        some seconds on running the parts of a fit and reading a few blocks of X: without it one
+        small product is timed and the rest guessed.
         """
         if groups is None and is_dataset(X):
             groups = training_arrays(X).groups
@@ -168,11 +173,18 @@ class _LinearGP(DatasetModel, ClassifierMixin, BaseEstimator, ABC):
             None if groups is None else code_labels("groups", to_vector("groups", groups, len(X)))
         )
         index = np.zeros(len(X), dtype=np.intp) if names is None else names[1]
+        shape = planning.Shape.of(X, index, n_classes, self._dtype())
+        machine = None
+        if calibrate:
+            machine = Machine.calibrate(
+                shape.n_features, shape.product_bytes, X if is_dask(X) else None
+            )
         return planning.plan(
-            planning.Shape.of(X, index, n_classes, self._dtype()),
+            shape,
             redundancy=self.redundancy == "auto",
             separable=self._noise.separable,
-            resources=planning.Resources.of(is_dask(X), workers, memory),
+            resources=planning.Resources.of(is_dask(X), workers, memory, threads),
+            machine=machine,
         )
 
     def _dtype(self) -> np.dtype[Any] | None:

@@ -21,14 +21,12 @@ from gpgc_dask.oracle.precision import PrecisionProbe
 from gpgc_dask.oracle.rows import STATISTICS_BYTES, RowSweeps, Survey, survey
 from gpgc_dask.sampling import Sample, draw, sample_offset
 from gpgc_dask.solvers import History, Problem, Solution, SolverName, State, pooled, solve
-from gpgc_dask.solvers.problem import ROWS_PER_TOL, Point, PrecisionError, probe_directions
+from gpgc_dask.solvers.problem import Point, PrecisionError, probe_directions
+from gpgc_dask.solvers.redundancy import MIN_GROUPS_FOR_REDUNDANCY
 from gpgc_dask.validation import Training
 
 __all__ = ["Fitted", "Options", "fit", "fit_surveyed"]
 
-
-MIN_GROUPS_FOR_REDUNDANCY = 10
-"""With fewer groups the moment equation for c is mostly chance: c stays 1."""
 
 MAX_NOISE = 1e4
 """Largest noise variance, in units of the ±1 labels."""
@@ -256,7 +254,7 @@ def _sample_fit(
     probe = PrecisionProbe(sample.features[:0], rows.take(nothing), arithmetic)
     problem = replace(
         _problem(training, options, first.oracle, first.moments, probe),
-        tol=WARM_GAIN * ROWS_PER_TOL,
+        tol=WARM_GAIN * len(rows),
         max_iter=WARM_STEPS,
     )
     history = History(first.oracle, arithmetic.name, training.feature_index.size)

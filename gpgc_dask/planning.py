@@ -2,27 +2,55 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from dask.utils import format_bytes, parse_bytes
 
-from gpgc_dask.arrays import Features, Index
+from gpgc_dask.arrays import Index
+from gpgc_dask.dataset import CHUNK_BYTES
+from gpgc_dask.machine import Machine
 from gpgc_dask.oracle.dask import (
+    BLOCKS_HELD,
     FAN_IN,
     MAX_GROUP_BYTES,
     cluster_resources,
+    count_tasks,
     is_dask,
     rows_held,
 )
 from gpgc_dask.oracle.kernels import batch_rows
 from gpgc_dask.oracle.layout import is_adjacent
 from gpgc_dask.oracle.rows import STATISTICS_BYTES
-from gpgc_dask.process import one_blas_thread
+from gpgc_dask.sampling import warm_rows
+from gpgc_dask.solvers.problem import PULLS_A_FEATURE
+from gpgc_dask.solvers.redundancy import MIN_GROUPS_FOR_REDUNDANCY
 
-__all__ = ["Machine", "Plan", "Resources", "Shape", "plan", "refuse_if_too_large"]
+__all__ = [
+    "PAPER",
+    "PAPER_FEATURES",
+    "Plan",
+    "Resources",
+    "Shape",
+    "Sweeps",
+    "duration",
+    "plan",
+    "refuse_if_too_large",
+]
+
+PAPER = {
+    "AutoSeg cats": 3_006,
+    "AutoSeg sheep": 5_079,
+    "AutoSeg horses": 9_007,
+    "HDSeg horses": 19_060,
+    "AutoSeg dogs": 41_777,
+    "HDSeg dogs": 111_668,
+}
+"""Images of the paper's six datasets."""
+
+PAPER_FEATURES = 4_113
+"""4,096 of a network, 16 of position, a constant."""
 
 PROCESS_BYTES = 240 << 20
 """A worker with this package, NumPy, SciPy, Dask and Zarr imported, and some freed memory kept."""
@@ -33,9 +61,21 @@ USABLE_SHARE = 0.9
 SECONDS_A_GRAPH = 0.05
 """Building, sending and merging one sweep's graph on a cluster."""
 
-STEPS = 7
-STEPS_WITH_REDUNDANCY = 10
-"""Reads after the first that a fit typically takes."""
+WARM_STEPS, COLD_STEPS, SLOW_STEPS = 2, 3, 4
+"""Steps that a fit typically takes: after a warm start, after a survey, with few rows a feature."""
+
+ROWS_FOR_FEW_STEPS = 100
+"""Rows for each feature from which on a fit takes few steps."""
+
+EVALUATIONS_A_STEP = 6
+EVALUATIONS_OF_A_START = 10
+"""Factorisations at the driver (or what costs as much)."""
+
+LINEAR_PRODUCTS = 40
+"""Multiply-adds for each number of a row in judging it by probes."""
+
+GRAMS_OF_A_SAMPLE = 5
+"""What a warm start does with its sample, in Gram products of it."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +119,25 @@ class Shape:
             product_bytes=8 if wide else 4,
         )
 
+    @classmethod
+    def stated(cls, images: int, features: int, superpixels: int = 145) -> Shape:
+        """Of a dataset that ingest would make of so many images, before there is one."""
+        rows = max(CHUNK_BYTES // (4 * features), 1)
+        return cls(
+            n_rows=images * superpixels,
+            n_features=features,
+            n_targets=1,
+            n_groups=images,
+            largest_group=superpixels,
+            rows_in_large_groups=images * superpixels if superpixels > features else 0,
+            n_large_groups=images if superpixels > features else 0,
+            adjacent=True,
+            stored_bytes=4,
+            block_rows=rows,
+            held_rows=BLOCKS_HELD * rows,
+            product_bytes=4,
+        )
+
 
 @dataclass(frozen=True)
 class Resources:
@@ -92,12 +151,21 @@ class Resources:
 
     @classmethod
     def of(
-        cls, is_dask: bool, workers: int | None = None, memory: int | str | None = None
+        cls,
+        is_dask: bool,
+        workers: int | None = None,
+        memory: int | str | None = None,
+        threads: int | None = None,
     ) -> Resources:
-        found_workers, threads, found_memory, separate = cluster_resources()
+        found_workers, found_threads, found_memory, separate = cluster_resources()
+        for name, value in (("workers", workers), ("threads", threads)):
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be 1 or more, got {value!r}")
+        if workers is not None and not separate:
+            # Processes of one thread that share this machine, as gpgc fit --workers starts them.
+            found_threads = 1
+            found_memory = None if found_memory is None else found_memory // workers
         if workers is not None:
-            if workers < 1:
-                raise ValueError(f"workers must be 1 or more, got {workers!r}")
             found_workers, separate = workers, True
         if memory is not None:
             try:
@@ -110,47 +178,53 @@ class Resources:
                 ) from error
         if not is_dask:
             found_workers, separate = 1, False
-        return cls(found_workers, threads, found_memory, separate)
+        return cls(found_workers, threads or found_threads, found_memory, separate)
 
 
 @dataclass(frozen=True)
-class Machine:
-    """Speed of one core: multiply-adds a second in a Gram product, and bytes read a second."""
+class Sweeps:
+    """The sweeps of a fit by kind, each in reads of the data.
 
-    products_per_second: float
-    read_bytes_per_second: float = 1e9
-    name: str = "stated"
+    surveys : moments alone
+    steps : judge rows by probes, then moments (the first read of a warm start is one)
+    certificates : exact leverages, no moments
+    repeated : reads of rows that were read in the same sweep already (scattered groups), of the
+        sample, and of nothing else
+    """
 
-    @classmethod
-    def measure(cls, product_bytes: int = 4) -> Machine:
-        """Time a small Gram product on one core of this machine (some 0.1 s)."""
-        rows, k = 2048, 512
-        A = np.ones((rows, k), dtype=np.float32 if product_bytes == 4 else np.float64)
-        with one_blas_thread():
-            A.T @ A
-            best = min(_seconds(A) for _ in range(5))
-        return cls(rows * k * k / best, name="measured on this machine")
+    surveys: float
+    steps: float
+    certificates: float
+    repeated: float
+    sample_rows: int
 
-
-def _seconds(A: Features) -> float:
-    start = time.perf_counter()
-    A.T @ A
-    return time.perf_counter() - start
+    @property
+    def reads(self) -> float:
+        return self.surveys + self.steps + self.certificates + self.repeated
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The cost of a fit. Bytes include the Python process; ``reads`` is what is typical."""
+    """The cost of a fit. Bytes include the Python process; ``reads`` is what is typical.
+
+    ``network_bytes`` go from worker to worker and to the driver, all sweeps together, besides what
+    the store sends.
+    """
 
     shape: Shape
     resources: Resources
     machine: Machine
+    sweeps: Sweeps
     worker_bytes: int
     driver_bytes: int
-    reads: float
+    network_bytes: int
     bytes_read: int
     products: float
     seconds: float
+
+    @property
+    def reads(self) -> float:
+        return self.sweeps.reads
 
     @property
     def fits(self) -> bool:
@@ -168,14 +242,16 @@ class Plan:
             f"multiply-adds    {self.products:.3g}",
             f"memory a worker  {format_bytes(self.worker_bytes)} of {memory}: {verdict}",
             f"memory, driver   {format_bytes(self.driver_bytes)}",
-            f"time             {_duration(self.seconds)} on {r.workers} worker(s) of {r.threads} "
+            f"network          {format_bytes(self.network_bytes)} between workers and driver",
+            f"time             {duration(self.seconds)} on {r.workers} worker(s) of {r.threads} "
             f"thread(s) at {self.machine.products_per_second / 1e9:.0f} G multiply-adds/s a thread "
             f"({self.machine.name})",
         ]
         return "\n".join(lines)
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """For people: 45 s, 12 min, 3.4 h."""
     if seconds < 120:
         return f"{seconds:.2g} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
@@ -189,46 +265,121 @@ def plan(
     resources: Resources,
     machine: Machine | None = None,
 ) -> Plan:
-    """Project memory, reads, arithmetic and time of a fit."""
+    """Project memory, reads, arithmetic, traffic and time of a fit."""
     machine = machine or Machine.measure(shape.product_bytes)
-    reads = expected_reads(shape, redundancy=redundancy, separable=separable)
-    products = _products(shape, reads, redundancy=redundancy, separable=separable)
-    bytes_read = int(reads * shape.n_rows * shape.n_features * shape.stored_bytes)
-    threads = resources.workers * resources.threads
-    seconds = products / (machine.products_per_second * threads)
-    seconds += bytes_read / (machine.read_bytes_per_second * threads)
-    seconds += _driver_products(shape) * reads / machine.products_per_second
-    seconds += reads * SECONDS_A_GRAPH if resources.separate else 0.0
+    redundancy = redundancy and shape.n_groups >= MIN_GROUPS_FOR_REDUNDANCY
+    sweeps = expected_sweeps(shape, redundancy=redundancy, separable=separable)
     worker = _worker_bytes(shape, resources, resources.threads, redundancy=redundancy)
     driver = driver_bytes(shape) if resources.separate else worker
-    return Plan(shape, resources, machine, worker, driver, reads, bytes_read, products, seconds)
+    network = _network_bytes(shape, resources, sweeps, redundancy=redundancy)
+    return Plan(
+        shape,
+        resources,
+        machine,
+        sweeps,
+        worker,
+        driver,
+        network,
+        bytes_read=int(sweeps.reads * shape.n_rows * shape.n_features * shape.stored_bytes),
+        products=_products(shape, sweeps, redundancy=redundancy),
+        seconds=_seconds(shape, resources, machine, sweeps, network, redundancy=redundancy),
+    )
 
 
-def expected_reads(shape: Shape, *, redundancy: bool, separable: bool) -> float:
-    """Full reads of X a fit typically takes, sufficient statistics and shortcuts included."""
-    solves = redundancy and shape.n_groups >= 10
-    if not separable and not solves:
-        return 1.0
-    steps = STEPS_WITH_REDUNDANCY if solves else STEPS
+def expected_sweeps(shape: Shape, *, redundancy: bool, separable: bool) -> Sweeps:
+    """What a fit typically reads, sufficient statistics and shortcuts included."""
     kept = shape.n_large_groups * 8 * shape.n_features**2 <= STATISTICS_BYTES
     share = 1.0 - (shape.rows_in_large_groups / shape.n_rows if kept else 0.0)
+    if not separable:
+        # One read for the noise and the scales; each trial of c asks for leave-out terms.
+        return Sweeps(1.0, 0.0, 4.0 * share if redundancy else 0.0, 0.0, 0)
     one_read = shape.adjacent and (
         shape.largest_group * shape.n_features * shape.product_bytes <= MAX_GROUP_BYTES
     )
-    return 1.0 + steps * share * (1 if one_read or not separable else 2)
+    sample = warm_rows(
+        shape.n_rows, shape.n_features, shape.n_groups, shape.largest_group, shape.stored_bytes
+    )
+    if sample and one_read:
+        read = min(8 * shape.block_rows, shape.n_rows) / shape.n_rows
+        return Sweeps(0.0, 1.0 + WARM_STEPS, 1.0, read, sample)
+    many = shape.n_rows >= ROWS_FOR_FEW_STEPS * shape.n_features
+    steps = share * ((COLD_STEPS if many else SLOW_STEPS) + (1 if redundancy else 0))
+    return Sweeps(1.0, steps, share, 0.0 if one_read else steps, 0)
 
 
-def _products(shape: Shape, reads: float, *, redundancy: bool, separable: bool) -> float:
-    """Multiply-adds over the rows, a Gram counted as N k², a triangular product as 0.8 of it."""
+def _products(shape: Shape, sweeps: Sweeps, *, redundancy: bool) -> float:
+    """Multiply-adds over the rows, a Gram and a triangular product counted as N k² each."""
     square = float(shape.n_rows) * shape.n_features**2
-    rows_a_group = min(shape.n_rows / shape.n_groups, shape.n_features)
-    leave_out = float(shape.n_rows) * rows_a_group * shape.n_features if redundancy else 0.0
-    return square + (reads - 1.0) * (1.8 * square + leave_out)
+    linear = float(shape.n_rows) * shape.n_features
+    judged = sweeps.steps + (sweeps.certificates if redundancy else 0.0)
+    sample = GRAMS_OF_A_SAMPLE * float(sweeps.sample_rows) * shape.n_features**2
+    return (
+        square * (sweeps.surveys + sweeps.steps + sweeps.certificates)
+        + linear * LINEAR_PRODUCTS * judged
+        + sample
+    )
 
 
-def _driver_products(shape: Shape) -> float:
-    """Multiply-adds at the driver an iteration: some four factorisations in float64."""
-    return 4 * (2 / 3) * float(shape.n_features) ** 3 * 2
+def _seconds(
+    shape: Shape,
+    resources: Resources,
+    machine: Machine,
+    sweeps: Sweeps,
+    network_bytes: int,
+    *,
+    redundancy: bool,
+) -> float:
+    """Wall time: rows on all threads, then the last task, merging, and the driver's algebra."""
+    n, k = float(shape.n_rows), float(shape.n_features)
+    threads = resources.workers * resources.threads
+    gram = k * k / machine.products_per_second
+    read = k * shape.stored_bytes / machine.read_bytes_per_second
+    linear = k * machine.linear_seconds
+    leave_out = k * machine.leave_out_seconds if redundancy else 0.0
+    row = {
+        "survey": gram + read,
+        "step": gram + read + linear + leave_out,
+        "certificate": k * k / machine.triangular_per_second + read + linear + leave_out,
+    }
+    counts = {"survey": sweeps.surveys, "step": sweeps.steps, "certificate": sweeps.certificates}
+    by_rows = sum(row[kind] * counts[kind] for kind in row) * n / threads
+    n_tasks = count_tasks(shape.n_rows, shape.n_features, threads)
+    busy = min(n_tasks / threads, 1.0)
+    idle = 0.5 * by_rows / n_tasks * threads if n_tasks > 1 else 0.0
+    algebra = k**3 / machine.algebra_per_second
+    evaluations = EVALUATIONS_OF_A_START + EVALUATIONS_A_STEP * (sweeps.steps + 1.0)
+    sample = GRAMS_OF_A_SAMPLE * sweeps.sample_rows * gram
+    repeated = sweeps.repeated * n * read / threads
+    apart = 0.0
+    if resources.separate:
+        n_sweeps = sum(counts.values())
+        flow = machine.network_bytes_per_second * max(resources.workers / 2, 1)
+        apart = n_sweeps * SECONDS_A_GRAPH + network_bytes / flow
+    return by_rows / busy + idle + evaluations * algebra + sample + repeated + apart
+
+
+def _network_bytes(shape: Shape, resources: Resources, sweeps: Sweeps, *, redundancy: bool) -> int:
+    """Partials that are merged on another worker, the total, and what goes out with each sweep."""
+    if not resources.separate:
+        return 0
+    k, workers = shape.n_features, resources.workers
+    threads = workers * resources.threads
+    n_tasks = count_tasks(shape.n_rows, k, threads)
+    packed = 8 * k * (k + 1) // 2
+    elsewhere = (n_tasks - 1) * (1.0 - 1.0 / workers) + 1.0
+    factor = 8 * k * k * (workers + 1)
+    rows_known = 40 * shape.n_rows
+    pull = _pull_bytes(shape)
+    by_moments = packed * elsewhere
+    with_factor = sweeps.certificates + (sweeps.steps if redundancy else 0.0)
+    n_sweeps = sweeps.surveys + sweeps.steps + sweeps.certificates
+    total = (sweeps.surveys + sweeps.steps) * by_moments + with_factor * factor
+    return int(total + n_sweeps * rows_known + sweeps.steps * pull)
+
+
+def _pull_bytes(shape: Shape) -> int:
+    """The groups' pulls on the weights, at most."""
+    return PULLS_A_FEATURE * shape.n_features**2 * shape.product_bytes
 
 
 def _worker_bytes(shape: Shape, resources: Resources, threads: int, *, redundancy: bool) -> int:
@@ -240,29 +391,31 @@ def _worker_bytes(shape: Shape, resources: Resources, threads: int, *, redundanc
 def worker_bytes(shape: Shape, threads: int, *, redundancy: bool) -> int:
     """Peak memory of a worker process, in bytes.
 
-    A process holds T in float64 and in the products' precision; each thread the rows it has read or
-    was given (a batch may lie across two blocks, a third is being read), the batch, a Gram sum in
-    float64 and one product; and the process the partials that the tree sums, with a few that wait
-    or travel. In the first read a partial holds the statistics of large groups too.
+    A process holds T in float64 and in the products' precision, and V where the redundancy is
+    solved for; each thread the rows it has read or was given (a batch may lie across two blocks, a
+    third is being read), the batch, an open triangle of the Gram sum in a square, its packed sum in
+    float64; and the process the packed partials that the tree sums, with a few that wait or
+    travel. In the first read a partial holds the statistics of large groups too.
     """
     k, p = shape.n_features, shape.product_bytes
-    square = k * k
+    square, triangle = k * k, k * (k + 1) // 2
     limit = batch_rows(k, p)
     batch = min(max(limit, shape.largest_group), max(shape.block_rows, shape.largest_group))
     block = shape.held_rows * k * shape.stored_bytes
     batches = batch * k * p
-    leave_out = min(shape.largest_group, limit) * k * (2 * p + 8) if redundancy else 0
-    sums = square * (8 + p)
-    partials = (FAN_IN + 4) * 8 * square + (FAN_IN + 1) * _statistics_bytes(shape)
-    shared = square * (8 + p)
-    return int(PROCESS_BYTES + shared + partials + threads * (block + batches + leave_out + sums))
+    sums = square * p + triangle * (8 + p)
+    partials = (FAN_IN + 4) * 8 * triangle + (FAN_IN + 1) * _statistics_bytes(shape)
+    shared = square * (8 + p + (p if redundancy else 0)) + 2 * _pull_bytes(shape)
+    return int(PROCESS_BYTES + shared + partials + threads * (block + batches + sums))
 
 
 def driver_bytes(shape: Shape) -> int:
-    """Peak memory of the driver, in bytes: k×k arrays, N-vectors and sufficient statistics."""
+    """Peak memory of the driver, in bytes: k×k arrays, N-vectors, a sample, pulls, statistics."""
     k = shape.n_features
     statistics = 2 * _statistics_bytes(shape)
-    return int(PROCESS_BYTES + 9 * 8 * k * k + 6 * 8 * shape.n_rows + statistics)
+    sample = warm_rows(shape.n_rows, k, shape.n_groups, shape.largest_group, shape.stored_bytes)
+    kept = sample * k * shape.stored_bytes + 4 * _pull_bytes(shape)
+    return int(PROCESS_BYTES + 10 * 8 * k * k + 6 * 8 * shape.n_rows + statistics + kept)
 
 
 def _statistics_bytes(shape: Shape) -> int:

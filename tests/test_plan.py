@@ -35,7 +35,7 @@ def planned(s, workers=2, threads=1, memory=4 << 30, redundancy=True, separable=
         redundancy=redundancy,
         separable=separable,
         resources=Resources(workers, threads, memory, True),
-        machine=Machine(4e10),
+        machine=Machine.typical(4e10),
     )
 
 

@@ -13,7 +13,19 @@ from typing import Annotated, Any
 import typer
 
 from gpgc_dask import __version__
-from gpgc_dask.cli import autoseg, compare, demo, evaluate, fit, info, ingest, predict, rank, report
+from gpgc_dask.cli import (
+    autoseg,
+    compare,
+    demo,
+    evaluate,
+    fit,
+    info,
+    ingest,
+    plan,
+    predict,
+    rank,
+    report,
+)
 from gpgc_dask.cli.console import complain, note
 
 __all__ = ["app", "main"]
@@ -97,8 +109,8 @@ def _add(name: str, command: Callable[..., None], example: str, *, resumable: bo
 
 _add("demo", demo.demo, demo.EXAMPLE)
 _add("ingest", ingest.ingest, ingest.EXAMPLE, resumable=True)
-_add("plan", fit.plan, fit.PLAN_EXAMPLE)
-_add("fit", fit.fit, fit.FIT_EXAMPLE, resumable=True)
+_add("plan", plan.plan, plan.EXAMPLE)
+_add("fit", fit.fit, fit.EXAMPLE, resumable=True)
 _add("rank", rank.rank_images, rank.RANK_EXAMPLE)
 _add("select", rank.select, rank.SELECT_EXAMPLE)
 _add("report", report.report, report.EXAMPLE)

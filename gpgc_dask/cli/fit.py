@@ -1,21 +1,18 @@
-"""``gpgc fit`` and ``gpgc plan``."""
+"""``gpgc fit``."""
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import asdict
 from enum import StrEnum
 from shlex import quote
 from typing import Annotated, Any
 
 import typer
-from dask.utils import format_bytes
 from rich.markup import escape
 
 from gpgc_dask.cli.console import facts, print_json, print_out, time_text
 from gpgc_dask.cli.displays import Display
 from gpgc_dask.cli.options import (
-    RUNNING,
     Json,
     Overwrite,
     Resume,
@@ -25,20 +22,15 @@ from gpgc_dask.cli.options import (
     check_output,
 )
 from gpgc_dask.cluster import connected
-from gpgc_dask.dataset import open_dataset
 from gpgc_dask.ranking import is_suspect
-from gpgc_dask.svm import available_bytes
-from gpgc_dask.training import METHODS, train
+from gpgc_dask.training import train
 
-__all__ = ["FIT_EXAMPLE", "PLAN_EXAMPLE", "fit", "plan"]
+__all__ = ["EXAMPLE", "DataArgument", "Method", "MethodName", "Redundancy", "fit", "to_redundancy"]
 
-FIT_EXAMPLE = (
+EXAMPLE = (
     "Examples:\n\n"
     "gpgc fit horses.zarr -o model.zarr\n\n"
     "gpgc fit horses.zarr -o paper.zarr --redundancy 1.0 --workers 2"
-)
-PLAN_EXAMPLE = (
-    "Examples:\n\ngpgc plan horses.zarr\n\ngpgc plan horses.zarr --workers 20 --memory 16GB"
 )
 
 
@@ -66,7 +58,8 @@ Redundancy = Annotated[
 DataArgument = Annotated[str, typer.Argument(help="The dataset, as gpgc ingest made it.")]
 
 
-def _redundancy(text: str) -> float | str:
+def to_redundancy(text: str) -> float | str:
+    """The option's text as a number, or auto."""
     if text == "auto":
         return text
     try:
@@ -127,7 +120,7 @@ def fit(
 
 def _parameters(method: MethodName, redundancy: str, max_iter: int) -> dict[str, Any]:
     if method is not MethodName.SVM:
-        return {"redundancy": _redundancy(redundancy), "max_iter": max_iter}
+        return {"redundancy": to_redundancy(redundancy), "max_iter": max_iter}
     if redundancy != "auto":
         raise typer.BadParameter("--redundancy belongs to gpgc and gp: an SVM has none")
     return {}
@@ -174,46 +167,3 @@ def _show(found: dict[str, Any]) -> None:
     ]
     print_out(f"[bold]{escape(found['model'])}[/bold]", facts(rows))
     print_out(f"Worst images: gpgc rank {escape(quote(found['model']))}")
-
-
-def plan(
-    data: DataArgument,
-    *,
-    method: Method = MethodName.GPGC,
-    redundancy: Redundancy = "auto",
-    workers: Workers = None,
-    memory: Annotated[
-        str | None, typer.Option(help="Of each worker, as 4GB.", rich_help_panel=RUNNING)
-    ] = None,
-    json: Json = False,
-) -> None:
-    """Say what a fit will cost: memory, reads of the data, arithmetic, time. Fits nothing."""
-    dataset = open_dataset(data)
-    if method is MethodName.SVM:
-        _plan_svm(dataset, json=json)
-        return
-    estimator = METHODS[method.value](redundancy=_redundancy(redundancy))
-    found = estimator.plan(
-        dataset,
-        workers=workers,
-        memory=memory,
-        n_classes=len(dataset.attrs["classes"]),
-    )
-    if json:
-        print_json(asdict(found) | {"fits": found.fits})
-    else:
-        print_out(escape(str(found)))
-
-
-def _plan_svm(dataset: Any, *, json: bool) -> None:
-    n, k = dataset.sizes["superpixel"], dataset.sizes["feature"]
-    needed = METHODS["svm"]().memory_bytes(n, k, len(dataset.attrs["classes"]))
-    there = available_bytes()
-    if json:
-        print_json({"memory_bytes": needed, "available_bytes": there, "fits": needed <= there})
-        return
-    verdict = "fits" if needed <= there else "DOES NOT FIT"
-    print_out(
-        f"memory           {format_bytes(needed)} of {format_bytes(there)}: {verdict} "
-        "(an SVM holds all rows in memory)"
-    )

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from gpgc_dask.arrays import Array, Features, Index, group_sums
+from gpgc_dask.arrays import Array, Features, Index, Mask, group_sums
 from gpgc_dask.evidence import Moments, Posterior
 
 __all__ = [
@@ -115,12 +115,12 @@ class Look:
 
     mean : (k, t) weights to judge the rows by; None: the posterior's own
     directions : (k, m) random z ~ N(0, V)/√m that estimate the leverages; None: exact leverages
-    pull : whether each group's pull on the weights is asked for
+    pull : (J,) the groups whose pull on the weights is asked for; None: of none
     """
 
     mean: Array | None = None
     directions: Array | None = None
-    pull: bool = False
+    pull: Mask | None = None
 
 
 EXACTLY = Look()
@@ -134,8 +134,8 @@ class GroupTerms:
     leverage : Γ_j = Σ p v
     leave_out : Σ p (y − f)·(f − f^(−j)), for the redundancy; None where it was not asked for.
         NaN for groups that were not part of the sample it was computed on.
-    pull : (J, k, t) Fⱼᵀ P (Y − f), where the group's rows want the weights to go; None where it
-        was not asked for
+    pull : (P, k, t) Fⱼᵀ P (Y − f), where a group's rows want the weights to go, of the groups that
+        were asked for it, in their order; None where none was
     """
 
     residual: Array

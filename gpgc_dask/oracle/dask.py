@@ -11,6 +11,7 @@ of a computation, data persisted on the cluster) come in as ordinary dependencie
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -45,6 +46,8 @@ __all__ = [
     "count_tasks",
     "is_dask",
     "lazy_leave_out",
+    "map_workers",
+    "read_speed",
     "rows_held",
     "sample_rows",
     "select_rows",
@@ -63,6 +66,9 @@ MAX_GROUP_BYTES = 1 << 28
 
 GIVEN_BYTES = 1 << 26
 """Rows of one task, in bytes, where its blocks are given and not read one by one."""
+
+BLOCKS_HELD = 3
+"""Blocks that a task has in memory: a batch may lie across two, and the next is being read."""
 
 SAMPLE_BLOCKS = 8
 """Blocks looked into to choose the offset that float32 products subtract."""
@@ -313,11 +319,14 @@ class DaskSweeps(RowSweeps):
 def count_tasks(n_rows: int, n_features: int, n_threads: int) -> int:
     """Tasks of a sweep: about TASK_PRODUCTS each, with rows enough that a k×k partial is cheap.
 
-    A whole number of rounds for the threads at hand, so that none idles in the last one.
+    A whole number of rounds for the threads at hand, so that none idles in the last one; on a
+    cluster with more threads than such tasks smaller ones, of k rows at least.
     """
-    rows = max(TASK_PRODUCTS / (1.5 * n_features**2), 2 * n_features, 256)
+    rows = max(TASK_PRODUCTS / (1.5 * n_features**2), 4 * n_features, 256)
+    if n_rows <= rows:
+        return 1
     rounds = -(-n_rows // (rows * n_threads))
-    return int(rounds) * n_threads if n_rows > rows else 1
+    return max(min(int(rounds) * n_threads, n_rows // n_features), 1)
 
 
 def _count_tasks(X: da.Array, blocks: _Blocks) -> int:
@@ -330,7 +339,7 @@ def rows_held(X: da.Array) -> int:
     """Rows that a task holds at a time: a few blocks, or all it is given."""
     largest = int(max(X.chunks[0]))
     if _Blocks(X).readable:
-        return 3 * largest
+        return BLOCKS_HELD * largest
     return max(GIVEN_BYTES // (X.shape[1] * X.dtype.itemsize), 1) + largest
 
 
@@ -443,6 +452,32 @@ def lazy_leave_out(X: da.Array, rows: Rows, sweep: Sweep) -> da.Array:
     ]
     found = da.concatenate(parts)
     return found if order is None else found[np.argsort(order)]
+
+
+def map_workers(function: Callable[..., Any], *arguments: Any) -> list[Any]:
+    """``function(*arguments, threads)`` on every worker at once, or here if there are none."""
+    client = active_client()
+    if client is None or is_inside(client):
+        return [function(*arguments, None)]
+    futures = [
+        client.submit(function, *arguments, threads, workers=[worker], pure=False)
+        for worker, threads in client.nthreads().items()
+    ]
+    return list(client.gather(futures))
+
+
+def read_speed(X: da.Array) -> float | None:
+    """Decoded bytes a second and thread, from reading a few blocks; None where X is no store."""
+    threads = _n_threads()
+    if not _Blocks(X).readable:
+        return None
+    numbers = np.unique(np.linspace(0, X.numblocks[0] - 1, 2 * threads).astype(int))
+    blocks = [dask.delayed(np.shape)(X.blocks[number]) for number in numbers]
+    start = time.perf_counter()
+    shapes = compute(*blocks)
+    seconds = time.perf_counter() - start
+    size = sum(rows for rows, _ in shapes) * X.shape[1] * X.dtype.itemsize
+    return float(size / (seconds * min(threads, len(numbers))))
 
 
 def cluster_resources() -> tuple[int, int, int | None, bool]:

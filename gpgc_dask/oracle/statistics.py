@@ -6,12 +6,12 @@ evidence ever asks of them: no row of it is read again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from gpgc_dask.arrays import Array, Index
+from gpgc_dask.arrays import Array, Features, Index
 from gpgc_dask.evidence import Moments, Posterior
 from gpgc_dask.oracle.base import (
     EXACTLY,
@@ -64,7 +64,9 @@ class StatisticsOracle(SweepOracle):
         fitted = self.gram @ mu
         R = self.yy - 2 * np.einsum("jkt,kt->j", self.cross, mu)
         R += np.einsum("jkt,kt->j", fitted, mu)
-        pull = precision[:, None, None] * (self.cross - fitted) if look.pull else None
+        pull = None
+        if look.pull is not None:
+            pull = (precision[:, None, None] * (self.cross - fitted))[look.pull]
         gamma = np.einsum("jkl,kl->j", self.gram, V)
         S = None
         if leave_out:
@@ -118,9 +120,16 @@ class CompositeOracle(SweepOracle):
     ) -> GroupTerms:
         return self._join(
             [
-                part.terms(post, log_noise[groups], redundancy, leave_out=leave_out, look=look)
+                part.terms(
+                    post,
+                    log_noise[groups],
+                    redundancy,
+                    leave_out=leave_out,
+                    look=_part_of(look, groups),
+                )
                 for groups, part in self.parts
-            ]
+            ],
+            look,
         )
 
     def step(
@@ -136,22 +145,42 @@ class CompositeOracle(SweepOracle):
     ) -> StepResult:
         # Moments of all parts together cannot be shared out, so ``known`` is of no use here.
         found = [
-            part.step(post, log_noise[groups], redundancy, rule, leave_out=leave_out, look=look)
+            part.step(
+                post,
+                log_noise[groups],
+                redundancy,
+                rule,
+                leave_out=leave_out,
+                look=_part_of(look, groups),
+            )
             for groups, part in self.parts
         ]
         first, *rest = (result.moments for result in found)
         return StepResult(
-            self._join([result.terms for result in found]),
+            self._join([result.terms for result in found], look),
             self._gather([result.log_noise for result in found]),
             sum(rest, start=first),
         )
 
-    def _join(self, terms: list[GroupTerms]) -> GroupTerms:
+    def _join(self, terms: list[GroupTerms], look: Look) -> GroupTerms:
         leave_out = [term.leave_out for term in terms if term.leave_out is not None]
-        pull = [term.pull for term in terms if term.pull is not None]
         return GroupTerms(
             self._gather([term.residual for term in terms]),
             self._gather([term.leverage for term in terms]),
             self._gather(leave_out) if leave_out else None,
-            self._gather(pull) if pull else None,
+            self._join_pull([term.pull for term in terms if term.pull is not None], look),
         )
+
+    def _join_pull(self, pulls: list[Features], look: Look) -> Features | None:
+        if look.pull is None:
+            return None
+        place = np.cumsum(look.pull) - 1
+        joined = np.zeros((int(look.pull.sum()), *pulls[0].shape[1:]))
+        for (groups, _), pull in zip(self.parts, pulls, strict=True):
+            joined[place[groups[look.pull[groups]]]] = pull
+        return joined
+
+
+def _part_of(look: Look, groups: Index) -> Look:
+    """What to ask of some of the groups."""
+    return look if look.pull is None else replace(look, pull=look.pull[groups])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -45,48 +44,45 @@ class Partial:
     """One task's share of a sweep; shares of several tasks are merged as a tree.
 
     ``table`` has a column for each of ``groups``: R, Γ, the leave-out term and the new ln ε²;
-    ``pull`` a row (k·t).
+    ``pull`` a row (k·t) for each of ``pulled``.
     """
 
     groups: Index
     table: Array
-    pull: Features | None = None
+    pulled: Index
+    pull: Features
     sums: MomentSums | None = None
 
     @classmethod
     def merge(cls, parts: Sequence[Partial]) -> Partial:
         sums = [part.sums for part in parts if part.sums is not None]
-        groups, place = np.unique(
-            np.concatenate([part.groups for part in parts]), return_inverse=True
-        )
         return cls(
-            groups,
-            _merge_columns(place, [part.table for part in parts], groups.size),
-            _merge_rows(place, [part.pull for part in parts if part.pull is not None], groups.size),
+            *_merge_columns([part.groups for part in parts], [part.table for part in parts]),
+            *_merge_rows([part.pulled for part in parts], [part.pull for part in parts]),
             MomentSums.merge(sums) if sums else None,
         )
 
 
-def _merge_columns(place: Index, tables: Sequence[Array], n: int) -> Array:
+def _merge_columns(groups: Sequence[Index], tables: Sequence[Array]) -> tuple[Index, Array]:
     """Columns side by side, those of the same group summed (but for the new noise)."""
+    union, place = np.unique(np.concatenate(groups), return_inverse=True)
     columns = np.concatenate(tables, axis=1)
-    merged = np.stack([group_sums(place, row, n) for row in columns])
+    merged = np.stack([group_sums(place, row, union.size) for row in columns])
     merged[3, place] = columns[3]
-    return merged
+    return union, merged
 
 
-def _merge_rows(place: Index, parts: Sequence[Features], n: int) -> Features | None:
+def _merge_rows(groups: Sequence[Index], parts: Sequence[Features]) -> tuple[Index, Features]:
     """Rows one below the other, those of the same group summed."""
-    if not parts:
-        return None
+    union, place = np.unique(np.concatenate(groups), return_inverse=True)
     rows = np.concatenate(parts)
-    if len(rows) == n:
+    if len(rows) == union.size:
         merged = np.empty_like(rows)
         merged[place] = rows
-        return merged
-    merged = np.zeros((n, rows.shape[1]), dtype=rows.dtype)
-    np.add.at(merged, place, rows)
-    return merged
+    else:
+        merged = np.zeros((union.size, rows.shape[1]), dtype=rows.dtype)
+        np.add.at(merged, place, rows)
+    return union, merged
 
 
 def sweep_moments(
@@ -191,7 +187,7 @@ class Sweep:
     redundancy: float
     leave_out: bool
     rule: NoiseRule | None = None
-    pull: bool = False
+    pull: Mask | None = None
     corrects: bool = False
     checks: bool = False
 
@@ -227,7 +223,7 @@ class Sweep:
             check_finite(A, first_row)
         f, v = self.project.judge(A)
         residual = targets - f
-        pull = self._pull(A, precision[:, None] * residual, local, groups.size)
+        pulled, pull = self._pull(A, precision[:, None] * residual, groups, local)
         if v is None:
             A = self.project.whiten(A)
             v = np.einsum("ij,ij->i", A, A).astype(np.float64)
@@ -248,25 +244,24 @@ class Sweep:
             change = new - precision if self.corrects else new
             if change.any():
                 sums.add(work.load(pieces) if self.project.exact else A, change, targets)
-        return Partial(groups, table, pull)
+        return Partial(groups, table, pulled, pull)
 
-    def _pull(self, A: Features, pr: Array, local: Index, n_groups: int) -> Features | None:
-        """(groups, k·t) Fᵀ P r of each group, from loaded rows."""
-        if not self.pull:
-            return None
-        if np.any(np.diff(local) < 0):
+    def _pull(self, A: Features, pr: Array, groups: Index, local: Index) -> tuple[Index, Features]:
+        """The groups of the batch that are asked for it, and Fᵀ P r (·, k·t) of each."""
+        k, t = A.shape[1], pr.shape[1]
+        asked = np.flatnonzero(self.pull[groups]) if self.pull is not None else groups[:0]
+        found = np.empty((asked.size, k, t), dtype=A.dtype)
+        if asked.size and np.any(np.diff(local) < 0):
             order = np.argsort(local, kind="stable")
             A, pr, local = A[order], pr[order], local[order]
-        found = np.empty((n_groups, A.shape[1], pr.shape[1]), dtype=A.dtype)
-        narrow = pr.astype(A.dtype)
-        bounds = np.searchsorted(local, np.arange(n_groups + 1)).tolist()
-        for group, (start, stop) in enumerate(pairwise(bounds)):
-            found[group] = A[start:stop].T @ narrow[start:stop]
         m = self.project.arithmetic.offset
-        if m is not None:
-            sums = np.stack([group_sums(local, column, n_groups) for column in pr.T], axis=1)
-            found += m[None, :, None] * sums[:, None, :]
-        return found.reshape(n_groups, -1)
+        starts, stops = (np.searchsorted(local, asked, side=side) for side in ("left", "right"))
+        for number, (start, stop) in enumerate(zip(starts, stops, strict=True)):
+            own = pr[start:stop]
+            found[number] = A[start:stop].T @ own.astype(A.dtype)
+            if m is not None:
+                found[number] += np.multiply.outer(m, own.sum(0))
+        return groups[asked], found.reshape(asked.size, k * t)
 
     def finish(self, found: Partial) -> tuple[GroupTerms, Array]:
         """Terms and new ln ε² of all groups from the merged shares of all tasks."""
@@ -275,10 +270,11 @@ class Sweep:
         table[3] = self.log_noise
         table[:, found.groups] = found.table
         pull = None
-        if found.pull is not None:
-            k, t = self.project.mu.shape
-            pull = np.zeros((n_groups, k, t), dtype=found.pull.dtype)
-            pull[found.groups] = found.pull.reshape(-1, k, t)
+        if self.pull is not None:
+            asked = np.flatnonzero(self.pull)
+            pull = np.zeros((asked.size, *self.project.mu.shape), dtype=found.pull.dtype)
+            place = np.searchsorted(asked, found.pulled)
+            pull[place] = found.pull.reshape(-1, *self.project.mu.shape)
         terms = GroupTerms(table[0], table[1], table[2] if self.leave_out else None, pull)
         return terms, table[3]
 

@@ -112,7 +112,7 @@ def _step(
             state.redundancy,
             rule,
             leave_out=problem.solves_redundancy,
-            look=Look(promise.mean, directions, pull=problem.asks_pull),
+            look=Look(promise.mean, directions, pull=problem.pulled()),
             known=point.moments if small else None,
         )
     ratio = _ratio(problem, found.terms)
@@ -165,9 +165,10 @@ def _promise(
     if terms.pull is None:
         return _Promise()
     judged = before.post.mu if mean is None else mean
-    terms_there = expected_terms(terms, before.state, judged, point)
+    pulled = problem.pulled()
+    terms_there = expected_terms(terms, pulled, before.state, judged, point)
     expected = problem.certify(point, terms_there, certificate.ratio, exact=False)
-    return _Promise(newton_mean(problem, terms, before.state, judged, point), expected)
+    return _Promise(newton_mean(problem, terms, pulled, before.state, judged, point), expected)
 
 
 def _redo_as_em(problem: Problem, point: Point, terms: GroupTerms, history: History) -> Point:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpgc_dask import evidence
-from gpgc_dask.arrays import Array, Index, group_sums
+from gpgc_dask.arrays import Array, Index, Mask, group_sums
 from gpgc_dask.evidence import FeatureTerms, Moments, Posterior
 from gpgc_dask.noise import NoiseModel
 from gpgc_dask.oracle.base import GroupTerms, SweepOracle
@@ -26,8 +26,8 @@ PRECISION_SHARE = 100.0
 MIN_REDUNDANCY = 0.5
 """Smallest c: rows that oppose each other more than chance would make it smaller still."""
 
-ROWS_PER_TOL = 200
-"""Up to this many rows ``tol`` is in nats; beyond, in nats per so many rows."""
+STRICT_ROWS, ROWS_PER_TOL = 10_000, 200
+"""Up to the first ``tol`` is in nats; rows beyond add as much for each of the second."""
 
 ROWS_PER_FEATURE = 100
 """With fewer rows for each feature the curvature is less than the Fisher information says, and a
@@ -48,8 +48,8 @@ PROBE_ERROR = 0.06
 PROBE_MARGIN = 10.0
 """How much more than the probes' error costs a step must be expected to win."""
 
-PULL_BYTES = 1 << 28
-"""Memory that the groups' pulls may take; beyond, weights step without Newton's correction."""
+PULLS_A_FEATURE = 2
+"""Groups whose pull is asked for, at most, for each feature: so they are no larger than moments."""
 
 READY_RATIO = 0.03
 """How near 1, in logs, the redundancy's ratio must have been for its next step to be the last."""
@@ -113,7 +113,7 @@ class Problem:
     feature_energy : (n_g,) weighted mean over rows of ‖φ_g‖²
     noise_bounds : ln ε² lower and upper
     redundancy : c, or None to solve for it
-    tol : predicted gain in nats at which the fit is done (a 200 rows, see ROWS_PER_TOL)
+    tol : predicted gain in nats at which the fit is done (see ROWS_PER_TOL)
     """
 
     oracle: SweepOracle
@@ -158,9 +158,9 @@ class Problem:
 
     @property
     def gain_tolerance(self) -> float:
-        rows = self.total_weight
+        rows = self.total_weight / (self.redundancy or 1.0)
         trust = min(1.0, rows / (ROWS_PER_FEATURE * self.feature_index.size))
-        return self.tol * max(1.0, trust * rows / ROWS_PER_TOL)
+        return self.tol * max(1.0, trust * (rows - STRICT_ROWS) / ROWS_PER_TOL)
 
     def group_weight(self, redundancy: float) -> Array:
         return self.oracle.group_weight / redundancy
@@ -311,11 +311,12 @@ class Problem:
         total = float(np.vdot(z, point.moments.gram @ z))
         return z * np.sqrt(point.features.leverage / total) if total > 0 else z
 
-    @property
-    def asks_pull(self) -> bool:
-        """Whether the pulls of all groups fit into memory."""
-        size = self.n_groups * self.feature_index.size * self.n_targets
-        return size * self.probe.arithmetic.dtype.itemsize <= PULL_BYTES
+    def pulled(self) -> Mask:
+        """(J,) the groups whose pull is asked for: all, or as many as memory allows, spread out."""
+        most = max(PULLS_A_FEATURE * self.feature_index.size // self.n_targets, 1)
+        number = np.arange(self.n_groups)
+        step = max(-(-self.n_groups // most), 1)
+        return number % step == 0
 
 
 def probe_directions(post: Posterior) -> Array:

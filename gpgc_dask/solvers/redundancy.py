@@ -18,7 +18,10 @@ import numpy as np
 
 from gpgc_dask.oracle.base import GroupTerms
 
-__all__ = ["RedundancySearch", "moment_ratio"]
+__all__ = ["MIN_GROUPS_FOR_REDUNDANCY", "RedundancySearch", "moment_ratio"]
+
+MIN_GROUPS_FOR_REDUNDANCY = 10
+"""With fewer groups the moment equation for c is mostly chance: c stays 1."""
 
 MAX_STEP = math.log(4.0)
 """c changes by at most this factor a step."""

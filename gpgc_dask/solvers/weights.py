@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from gpgc_dask.arrays import Array
+from gpgc_dask.arrays import Array, Mask
 from gpgc_dask.oracle.base import GroupTerms
 from gpgc_dask.solvers.problem import Point, Problem, State
 
@@ -27,10 +27,14 @@ TOLERANCE = 1e-4
 """Of conjugate gradients for Newton's step."""
 
 
-def expected_terms(terms: GroupTerms, before: State, mean: Array, point: Point) -> GroupTerms:
+def expected_terms(
+    terms: GroupTerms, pulled: Mask, before: State, mean: Array, point: Point
+) -> GroupTerms:
     """The terms to be expected at a new point.
 
     terms, mean : of the sweep at the noise ``before``, and the weights it judged rows by
+    pulled : (J,) the groups whose pulls are known; the others are taken to be like the last one
+        before them
     """
     factor = _factor(before, point.state)
     leverage = terms.leverage * factor
@@ -40,12 +44,15 @@ def expected_terms(terms: GroupTerms, before: State, mean: Array, point: Point) 
     residual = terms.residual * factor
     if terms.pull is not None:
         along = np.einsum("jkt,kt->j", terms.pull, point.post.mu - mean)
-        residual = np.maximum(residual - 2.0 * factor * along, 0.0)
+        known = terms.residual[pulled]
+        change = np.divide(along, known, out=np.zeros_like(known), where=known > 0)
+        like = np.maximum(np.cumsum(pulled) - 1, 0)
+        residual = residual * np.maximum(1.0 - 2.0 * change[like], 0.0)
     return GroupTerms(residual, leverage)
 
 
 def newton_mean(
-    problem: Problem, terms: GroupTerms, before: State, mean: Array, point: Point
+    problem: Problem, terms: GroupTerms, pulled: Mask, before: State, mean: Array, point: Point
 ) -> Array | None:
     """The weights that the next sweep should judge rows by; None: the posterior's own.
 
@@ -58,6 +65,8 @@ def newton_mean(
     # A noise at its bound does not answer to the weights.
     free = (weight > 0) & (point.state.log_noise > low) & (point.state.log_noise < high)
     size = np.divide(_factor(before, point.state), np.sqrt(weight), where=free, out=0.0 * weight)
+    # Groups that were not asked are represented by those that were.
+    size = size[pulled] * np.sqrt(pulled.size / np.count_nonzero(pulled))
     T = point.post.T
     pull = np.concatenate(
         [(terms.pull[:, :, column] * size[:, None]) @ T.T for column in range(mean.shape[1])],

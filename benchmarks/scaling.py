@@ -1,0 +1,92 @@
+"""Two workers against one, and how the time of a read grows with rows and features."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from common import Section, Superpixels, best_seconds, cluster, parser, write_superpixels
+
+from gpgc_dask import GPGC
+from gpgc_dask.evidence import posterior
+from gpgc_dask.noise import FixedPointRule
+from gpgc_dask.oracle.base import Look, Rows
+from gpgc_dask.oracle.dask import DaskSweeps
+from gpgc_dask.oracle.kernels import Arithmetic
+from gpgc_dask.solvers.problem import probe_directions
+
+BAR = 1.7
+
+
+def one_step(data: Superpixels):
+    """A call that does one step from one read, as a fit does."""
+    n, k = data.X.shape
+    n_groups = int(data.groups.max()) + 1
+    rows = Rows(data.y.astype(np.intp), np.ones(n), data.groups, 2, n_groups)
+    arithmetic = Arithmetic(np.dtype(np.float32), np.full(k, 0.5))
+    sweeps = DaskSweeps(data.X, rows, arithmetic)
+    log_noise = np.zeros(n_groups)
+    post = posterior(sweeps.moments(log_noise, 1.0), np.full(k, 0.02))
+    look = Look(directions=probe_directions(post), pull=np.ones(n_groups, dtype=bool))
+    rule = FixedPointRule(1, np.log(1e-4), np.log(1e4))
+    return lambda: sweeps.step(post, log_noise, 1.0, rule, leave_out=False, look=look)
+
+
+def main() -> None:
+    args = parser(__doc__).parse_args()
+    section = Section(args, __file__)
+    n, k = (4096, 48) if args.smoke else (131_072, 512)
+    sizes = [(n, k), (2 * n, k), (4 * n, k), (n, 2 * k), (2 * n, 2 * k)]
+    with tempfile.TemporaryDirectory() as folder:
+        data = {
+            (rows, width): write_superpixels(
+                Path(folder) / f"{rows}x{width}.zarr", rows, width, rows // 130
+            )
+            for rows, width in sizes
+        }
+        with cluster(workers=2):
+            steps = {str(size): one_step(data[size]) for size in sizes}
+            taken = best_seconds(steps, args.repeats)
+        by_workers = {}
+        for workers in (1, 2):
+            with cluster(workers=workers):
+                whole = data[sizes[-1]]
+
+                def fit(whole: Superpixels = whole) -> None:
+                    GPGC(redundancy=1.0).fit(whole.X, whole.y, **whole.given)
+
+                runs = {"step": one_step(whole), "fit": fit}
+                by_workers[workers] = best_seconds(runs, args.repeats)
+    section.say("One step (all four queries, one read) from Zarr on two workers of one thread:")
+    first = taken[str(sizes[0])]
+    section.table(
+        ["rows", "features", "seconds", "÷ the first", "rows × features² ÷ the first"],
+        [
+            (
+                f"{rows:,}",
+                f"{width:,}",
+                f"{taken[str((rows, width))]:.2f}",
+                f"{taken[str((rows, width))] / first:.2f}",
+                f"{rows * width**2 / (n * k**2):.0f}",
+            )
+            for rows, width in sizes
+        ],
+    )
+    rows, width = sizes[-1]
+    section.say(f"The same work, {rows:,} × {width:,}, on one worker and on two:")
+    one, two = by_workers[1], by_workers[2]
+    section.table(
+        ["", "one worker, s", "two workers, s", "speed-up", "bar"],
+        [
+            ("one step", f"{one['step']:.2f}", f"{two['step']:.2f}",
+             f"**{one['step'] / two['step']:.2f}**", f"≥ {BAR}"),
+            ("whole fit", f"{one['fit']:.2f}", f"{two['fit']:.2f}",
+             f"**{one['fit'] / two['fit']:.2f}**", f"≥ {BAR}"),
+        ],
+    )  # fmt: skip
+    section.finish()
+
+
+if __name__ == "__main__":
+    main()
