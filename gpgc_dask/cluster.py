@@ -62,7 +62,8 @@ def connected(scheduler: str | None = None, workers: int | None = None) -> Itera
 def _local(workers: int) -> LocalCluster:
     """Processes of one thread each, that leave Ctrl-C to this one and say no more than it does."""
     level = logging.getLogger("distributed").getEffectiveLevel()
-    with _without_interrupts():
+    # A worker that holds a second task while others idle makes a sweep wait for it at the end.
+    with _without_interrupts(), dask.config.set({"distributed.scheduler.worker-saturation": 1.0}):
         return LocalCluster(
             n_workers=workers,
             threads_per_worker=1,

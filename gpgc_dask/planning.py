@@ -24,7 +24,6 @@ from gpgc_dask.oracle.kernels import batch_rows
 from gpgc_dask.oracle.layout import is_adjacent
 from gpgc_dask.oracle.rows import STATISTICS_BYTES
 from gpgc_dask.sampling import warm_rows
-from gpgc_dask.solvers.problem import PULLS_A_FEATURE
 from gpgc_dask.solvers.redundancy import MIN_GROUPS_FOR_REDUNDANCY
 
 __all__ = [
@@ -67,9 +66,12 @@ WARM_STEPS, COLD_STEPS, SLOW_STEPS = 2, 3, 4
 ROWS_FOR_FEW_STEPS = 100
 """Rows for each feature from which on a fit takes few steps."""
 
-EVALUATIONS_A_STEP = 6
-EVALUATIONS_OF_A_START = 10
+EVALUATIONS_A_STEP = 4
+EVALUATIONS_OF_A_START = 13
 """Factorisations at the driver (or what costs as much)."""
+
+PARTIALS_HELD = FAN_IN + 3
+"""Partials in a worker's memory at a time: those that are merged, their sum, and some that wait."""
 
 LINEAR_PRODUCTS = 40
 """Multiply-adds for each number of a row in judging it by probes."""
@@ -347,7 +349,7 @@ def _seconds(
     busy = min(n_tasks / threads, 1.0)
     idle = 0.5 * by_rows / n_tasks * threads if n_tasks > 1 else 0.0
     algebra = k**3 / machine.algebra_per_second
-    evaluations = EVALUATIONS_OF_A_START + EVALUATIONS_A_STEP * (sweeps.steps + 1.0)
+    evaluations = EVALUATIONS_OF_A_START + EVALUATIONS_A_STEP * sweeps.steps
     sample = GRAMS_OF_A_SAMPLE * sweeps.sample_rows * gram
     repeated = sweeps.repeated * n * read / threads
     apart = 0.0
@@ -378,8 +380,8 @@ def _network_bytes(shape: Shape, resources: Resources, sweeps: Sweeps, *, redund
 
 
 def _pull_bytes(shape: Shape) -> int:
-    """The groups' pulls on the weights, at most."""
-    return PULLS_A_FEATURE * shape.n_features**2 * shape.product_bytes
+    """The groups' pulls on the weights."""
+    return min(shape.n_groups, shape.n_features) * shape.n_features * shape.product_bytes
 
 
 def _worker_bytes(shape: Shape, resources: Resources, threads: int, *, redundancy: bool) -> int:
@@ -389,24 +391,26 @@ def _worker_bytes(shape: Shape, resources: Resources, threads: int, *, redundanc
 
 
 def worker_bytes(shape: Shape, threads: int, *, redundancy: bool) -> int:
-    """Peak memory of a worker process, in bytes.
+    """Peak memory of a worker process, in bytes: in a step or in a certificate.
 
-    A process holds T in float64 and in the products' precision, and V where the redundancy is
-    solved for; each thread the rows it has read or was given (a batch may lie across two blocks, a
-    third is being read), the batch, an open triangle of the Gram sum in a square, its packed sum in
-    float64; and the process the packed partials that the tree sums, with a few that wait or
-    travel. In the first read a partial holds the statistics of large groups too.
+    In a step each thread holds an open triangle of the Gram sum in a square and its packed sum in
+    float64; the process the packed partials that the tree sums, with a few that wait or travel, and
+    pulls. In the first read a partial holds the statistics of large groups too. A certificate has T
+    in float64 and in the products' precision instead; where the redundancy is solved for, a step
+    has both, and V. And each thread always has the rows it has read or was given (a batch may lie
+    across two blocks, a third is being read), and the batch.
     """
     k, p = shape.n_features, shape.product_bytes
     square, triangle = k * k, k * (k + 1) // 2
-    limit = batch_rows(k, p)
-    batch = min(max(limit, shape.largest_group), max(shape.block_rows, shape.largest_group))
-    block = shape.held_rows * k * shape.stored_bytes
-    batches = batch * k * p
-    sums = square * p + triangle * (8 + p)
-    partials = (FAN_IN + 4) * 8 * triangle + (FAN_IN + 1) * _statistics_bytes(shape)
-    shared = square * (8 + p + (p if redundancy else 0)) + 2 * _pull_bytes(shape)
-    return int(PROCESS_BYTES + shared + partials + threads * (block + batches + sums))
+    batch = min(
+        max(batch_rows(k, p), shape.largest_group), max(shape.block_rows, shape.largest_group)
+    )
+    rows = threads * k * (shape.held_rows * shape.stored_bytes + batch * p)
+    factor = square * (8 + p)
+    step = threads * (square * p + triangle * (8 + p)) + PARTIALS_HELD * 8 * triangle
+    step += (FAN_IN + 1) * _statistics_bytes(shape) + 2 * _pull_bytes(shape)
+    step += factor + square * p if redundancy else 0
+    return int(PROCESS_BYTES + rows + max(step, factor))
 
 
 def driver_bytes(shape: Shape) -> int:

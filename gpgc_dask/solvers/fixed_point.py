@@ -30,6 +30,9 @@ MORE_DOUBT = 0.8
 SMALL_GAIN = 1e-3
 """Expected gain in nats a row from which on moments are corrected, not summed anew."""
 
+SETTLED_GAIN = 1e-5
+"""Expected gain in nats a row from which on the redundancy's ratio tells of c alone."""
+
 STILL_SHARE = 0.2
 """Share of that gain which all groups left as they are may be worth together."""
 
@@ -84,7 +87,8 @@ def fixed_point(
             proposal = _redo_as_em(problem, point, result.terms, history)
         with history.phase("solve"):
             if certificate.ratio is not None:
-                c = search.next(point.state.redundancy, certificate.ratio)
+                settled = certificate.gain < SETTLED_GAIN * problem.total_weight
+                c = search.next(point.state.redundancy, certificate.ratio, settled=settled)
                 proposal = problem.with_redundancy(proposal, c)
             proposal = _tuned(problem, proposal)
             promise = _promise(problem, point, promise.mean, result.terms, proposal, certificate)

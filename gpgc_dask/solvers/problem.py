@@ -48,8 +48,6 @@ PROBE_ERROR = 0.06
 PROBE_MARGIN = 10.0
 """How much more than the probes' error costs a step must be expected to win."""
 
-PULLS_A_FEATURE = 2
-"""Groups whose pull is asked for, at most, for each feature: so they are no larger than moments."""
 
 READY_RATIO = 0.03
 """How near 1, in logs, the redundancy's ratio must have been for its next step to be the last."""
@@ -312,8 +310,11 @@ class Problem:
         return z * np.sqrt(point.features.leverage / total) if total > 0 else z
 
     def pulled(self) -> Mask:
-        """(J,) the groups whose pull is asked for: all, or as many as memory allows, spread out."""
-        most = max(PULLS_A_FEATURE * self.feature_index.size // self.n_targets, 1)
+        """(J,) the groups whose pull is asked for: all, or as many as there are features.
+
+        So the pulls are no larger than the moments.
+        """
+        most = max(self.feature_index.size // self.n_targets, 1)
         number = np.arange(self.n_groups)
         step = max(-(-self.n_groups // most), 1)
         return number % step == 0

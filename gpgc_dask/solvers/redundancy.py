@@ -12,7 +12,7 @@ ratio says that rows repeat each other; c grows until it is 1. c = 1 is the pape
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -36,25 +36,32 @@ def moment_ratio(terms: GroupTerms, n_targets: int) -> float:
     return float(terms.leave_out[known].sum()) / leverage if leverage > 0 else 1.0
 
 
+SLOPE = -1.15
+"""d ln ratio / d ln c, typically."""
+
+SLOPES = (-2.0, -0.7)
+"""What a slope between two trials may be for it to be believed."""
+
+
 @dataclass
 class RedundancySearch:
     """Root finding for ln ratio(ln c) = 0 from one value a sweep: secant, damped, bounded."""
 
     lower: float
     upper: float
-    course: list[tuple[float, float]] = field(default_factory=list)
+    last: tuple[float, float] | None = None
+    """ln c and ln ratio of the last trial at which the noise stood still."""
 
-    def next(self, redundancy: float, ratio: float) -> float:
-        """The next c to try after ``ratio`` was found at ``redundancy``."""
+    def next(self, redundancy: float, ratio: float, *, settled: bool = True) -> float:
+        """The next c to try after ``ratio`` was found at ``redundancy``.
+
+        While the noise still moves (not ``settled``) so does the ratio, and a slope would mislead.
+        """
         x, y = math.log(redundancy), math.log(max(ratio, 1e-6))
-        step = y
-        if self.course:
-            x0, y0 = self.course[-1]
-            if abs(x - x0) > 1e-6:
-                slope = (y - y0) / (x - x0)
-                # The ratio falls as c grows; where the noise still moves the slope misleads.
-                if -3.0 < slope < -0.3:
-                    step = -y / slope
-        self.course.append((x, y))
-        step = min(max(step, -MAX_STEP), MAX_STEP)
+        slope = SLOPE
+        if settled and self.last is not None and abs(x - self.last[0]) > 1e-6:
+            found = (y - self.last[1]) / (x - self.last[0])
+            slope = found if SLOPES[0] < found < SLOPES[1] else SLOPE
+        self.last = (x, y) if settled else None
+        step = min(max(-y / slope, -MAX_STEP), MAX_STEP)
         return min(max(math.exp(x + step), self.lower), self.upper)
