@@ -65,7 +65,7 @@ def fixed_point(
     while True:
         expected = promise.certificate
         if expected is not None and problem.is_promising(expected, doubt):
-            certificate = _certify(problem, point, expected.precision_error, history)
+            certificate = _certify(problem, point, history)
             if problem.is_converged(certificate) or history.left(problem) <= 0:
                 break
             doubt, exactly, promise = MORE_DOUBT * doubt, True, _Promise()
@@ -128,14 +128,14 @@ def _step(
     return found, certificate
 
 
-def _certify(problem: Problem, point: Point, error: float, history: History) -> Certificate:
+def _certify(problem: Problem, point: Point, history: History) -> Certificate:
     """One read: the exact gradient at a point."""
     state = point.state
     with history.phase("sweep"):
         terms = problem.oracle.terms(
             point.post, state.log_noise, state.redundancy, leave_out=problem.solves_redundancy
         )
-    certificate = problem.certify(point, terms, _ratio(problem, terms), error=error)
+    certificate = problem.certify(point, terms, _ratio(problem, terms))
     history.append("fixed-point", problem, point, certificate)
     return certificate
 
@@ -171,7 +171,14 @@ def _promise(
     judged = before.post.mu if mean is None else mean
     pulled = problem.pulled()
     terms_there = expected_terms(terms, pulled, before.state, judged, point)
-    expected = problem.certify(point, terms_there, certificate.ratio, exact=False)
+    expected = problem.certify(
+        point,
+        terms_there,
+        certificate.ratio,
+        exact=False,
+        # Told again for what is to be certified; until then the last point's will do.
+        error=certificate.precision_error,
+    )
     return _Promise(newton_mean(problem, terms, pulled, before.state, judged, point), expected)
 
 

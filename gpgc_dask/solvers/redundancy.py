@@ -36,7 +36,7 @@ def moment_ratio(terms: GroupTerms, n_targets: int) -> float:
     return float(terms.leave_out[known].sum()) / leverage if leverage > 0 else 1.0
 
 
-SLOPE = -1.15
+SLOPE = -1.0
 """d ln ratio / d ln c, typically."""
 
 SLOPES = (-2.0, -0.7)
