@@ -18,6 +18,11 @@ from zarr.storage import LocalStore
 from zarr.testing.store import LatencyStore
 
 
+def in_turn(makers):
+    """What reading ahead replaces."""
+    return (make() for make in makers)
+
+
 def slow(path: Path, latency: float) -> da.Array:
     """The array with so many seconds added to each request."""
     store = LatencyStore(LocalStore(path, read_only=True), get_latency=latency)
@@ -72,7 +77,7 @@ def main() -> None:
             step = one_step(type(data)(lazy, data.y, data.groups, data.feature_groups, data.spoilt))
 
             def waiting(step=step):
-                with mock.patch("gpgc_dask.oracle.dask.ahead", iter):
+                with mock.patch("gpgc_dask.oracle.dask.ahead", in_turn):
                     step()
 
             taken = best_seconds({"ahead": step, "waiting": waiting}, args.repeats)

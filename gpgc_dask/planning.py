@@ -255,7 +255,7 @@ class Plan:
 def duration(seconds: float) -> str:
     """For people: 45 s, 12 min, 3.4 h."""
     if seconds < 120:
-        return f"{seconds:.2g} s"
+        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
@@ -398,7 +398,7 @@ def worker_bytes(shape: Shape, threads: int, *, redundancy: bool) -> int:
     pulls. In the first read a partial holds the statistics of large groups too. A certificate has T
     in float64 and in the products' precision instead; where the redundancy is solved for, a step
     has both, and V. And each thread always has the rows it has read or was given (a batch may lie
-    across two blocks, a third is being read), and the batch.
+    across two blocks, the next are being read), and the batch.
     """
     k, p = shape.n_features, shape.product_bytes
     square, triangle = k * k, k * (k + 1) // 2

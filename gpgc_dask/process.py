@@ -10,8 +10,9 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import copy_context
 from functools import cache
@@ -21,6 +22,7 @@ from distributed import get_worker
 from threadpoolctl import ThreadpoolController
 
 __all__ = [
+    "READ_AHEAD",
     "ahead",
     "algebra_threads",
     "blas_threads",
@@ -31,6 +33,9 @@ __all__ = [
 ]
 
 Item = TypeVar("Item")
+
+READ_AHEAD = 2
+"""Blocks that are being read while one is worked on."""
 
 MANY_FEATURES = 2048
 """Features from which on k×k algebra is worth several threads."""
@@ -108,13 +113,16 @@ def own_blas_threads() -> AbstractContextManager[Any]:
     return one_blas_thread() if side_by_side and blas_threads() > 1 else nullcontext()
 
 
-def ahead(items: Iterator[Item]) -> Iterator[Item]:
-    """The items, the next one being made in a thread of its own while one is worked on."""
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(next, items, None)
-        while (item := waiting.result()) is not None:
-            waiting = pool.submit(next, items, None)
-            yield item
+def ahead(makers: Iterable[Callable[[], Item]], depth: int = READ_AHEAD) -> Iterator[Item]:
+    """What the makers make, in order, the next few at work in threads while one is used."""
+    waiting: deque[Future[Item]] = deque()
+    with ThreadPoolExecutor(depth) as pool:
+        for make in makers:
+            waiting.append(pool.submit(make))
+            if len(waiting) > depth:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
 
 @cache

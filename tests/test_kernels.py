@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -199,17 +201,17 @@ def test_directions_alone_travel_without_the_factor():
 def test_reading_ahead_keeps_order_and_errors():
     made = []
 
-    def items():
-        for number in range(5):
-            made.append(number)
-            yield np.array([number])
-        raise OSError("the store is gone")
+    def make(number):
+        made.append(number)
+        if number == 5:
+            raise OSError("the store is gone")
+        return number
 
-    stream = ahead(items())
-    assert next(stream)[0] == 0
-    while len(made) < 2:
-        pass
-    assert made == [0, 1]
-    assert [next(stream)[0] for _ in range(4)] == [1, 2, 3, 4]
+    stream = ahead([partial(make, number) for number in range(6)], depth=2)
+    assert next(stream) == 0
+    while len(made) < 3:
+        time.sleep(0.001)
+    assert sorted(made) == [0, 1, 2]
+    assert [next(stream) for _ in range(4)] == [1, 2, 3, 4]
     with pytest.raises(OSError, match="the store is gone"):
         next(stream)

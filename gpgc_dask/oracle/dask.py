@@ -36,7 +36,13 @@ from gpgc_dask.oracle.layout import TaskRows, cut_tasks, is_adjacent, whole_batc
 from gpgc_dask.oracle.numpy import NumpyOracle, NumpySweeps
 from gpgc_dask.oracle.rows import RowSweeps, TaskFunction
 from gpgc_dask.oracle.tasks import Sweep
-from gpgc_dask.process import ahead, keep_freed_memory, one_blas_thread, own_blas_threads
+from gpgc_dask.process import (
+    READ_AHEAD,
+    ahead,
+    keep_freed_memory,
+    one_blas_thread,
+    own_blas_threads,
+)
 
 __all__ = [
     "DaskOracle",
@@ -67,8 +73,8 @@ MAX_GROUP_BYTES = 1 << 28
 GIVEN_BYTES = 1 << 26
 """Rows of one task, in bytes, where its blocks are given and not read one by one."""
 
-BLOCKS_HELD = 3
-"""Blocks that a task has in memory: a batch may lie across two, and the next is being read."""
+BLOCKS_HELD = 2 + READ_AHEAD
+"""Blocks that a task has in memory: a batch may lie across two, and the next are being read."""
 
 SAMPLE_BLOCKS = 8
 """Blocks looked into to choose the offset that float32 products subtract."""
@@ -180,13 +186,13 @@ def _separate(
     return own, shared
 
 
-def _stream(
+def _makers(
     reads: list[tuple[Any, dict[Any, Any] | None, slice]],
     source: dict[Any, Any],
     given: tuple[Features, ...],
     keep: Mask | None,
-) -> Iterator[Features]:
-    """The rows of a task, block by block; blocks without a wanted row are not read."""
+) -> Iterator[Callable[[], Features]]:
+    """Makers of a task's rows, a block each; blocks without a wanted row are not read."""
     supplied = iter(given)
     position = 0
     for key, graph, part in reads:
@@ -194,18 +200,27 @@ def _stream(
         wanted = None if keep is None else keep[position : position + length]
         position += length
         block = next(supplied) if graph is None else None
-        if wanted is not None and not wanted.any():
-            continue
-        if graph is not None:
-            block = dask.get({**source, **graph}, key)
-        rows = np.asarray(block)[part]
-        del block
-        if len(rows) != length:
-            raise ValueError(
-                f"block {key} of X has fewer rows than its chunks say: mend its chunks, for "
-                "example with X = X.compute_chunk_sizes()"
-            )
-        yield rows if wanted is None or wanted.all() else rows[wanted]
+        if wanted is None or wanted.any():
+            yield partial(_rows, key, graph, source, block, part, wanted)
+
+
+def _rows(
+    key: Any,
+    graph: dict[Any, Any] | None,
+    source: dict[Any, Any],
+    block: Features | None,
+    part: slice,
+    wanted: Mask | None,
+) -> Features:
+    """The wanted rows of one block, which is read unless it was given."""
+    made = block if graph is None else dask.get({**source, **graph}, key)
+    rows = np.asarray(made)[part]
+    if len(rows) != part.stop - part.start:
+        raise ValueError(
+            f"block {key} of X has fewer rows than its chunks say: mend its chunks, for "
+            "example with X = X.compute_chunk_sizes()"
+        )
+    return rows if wanted is None or wanted.all() else rows[wanted]
 
 
 def _run_task(
@@ -213,10 +228,10 @@ def _run_task(
 ) -> Any:
     keep_freed_memory()
     rows: TaskRows = task.value
-    blocks = _stream(reads.value, source.value if source else {}, given, rows.keep)
-    stream = blocks if given else ahead(blocks)
+    makers = _makers(reads.value, source.value if source else {}, given, rows.keep)
+    blocks = (make() for make in makers) if given else ahead(makers)
     with own_blas_threads():
-        batches = whole_batches(stream, rows.ends, rows.limit)
+        batches = whole_batches(blocks, rows.ends, rows.limit)
         return function.value(batches, rows.rows, rows.start)
 
 
