@@ -138,7 +138,7 @@ def cluster(workers: int = 2, threads: int = 1, memory: str = "4GB") -> Iterator
             n_workers=workers,
             threads_per_worker=threads,
             memory_limit=memory,
-            dashboard_address=None,
+            dashboard_address=":0",
         ) as local,
         Client(local) as client,
     ):

@@ -43,7 +43,7 @@ def way(name: str) -> Iterator[None]:
     else:
         with (
             LocalCluster(
-                n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
+                n_workers=1, threads_per_worker=2, processes=False, dashboard_address=":0"
             ) as local,
             Client(local),
         ):

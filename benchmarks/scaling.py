@@ -108,8 +108,8 @@ def main() -> None:
     rows, width = sizes[-1]
     section.say(
         f"The same work, {rows:,} × {width:,}, on one worker and on two, run in turns. A worker "
-        "that may use both cores reads ahead on the second one; so each is also measured on a core of "
-        "its own, as on a machine of its own."
+        "that may use both cores reads ahead on the second one; so each is also measured on a core "
+        "of its own, as on a machine of its own."
     )
     section.table(
         ["", "one worker, s", "two workers, s", "speed-up", "bar"],
