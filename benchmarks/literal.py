@@ -76,9 +76,11 @@ def literal(X: da.Array, y, groups, index, optimum: float) -> tuple[int, float]:
 def main() -> None:
     args = parser(__doc__).parse_args()
     section = Section(args, __file__)
-    n, k, n_groups = (4096, 48, 40) if args.smoke else (20_000, 256, 200)
+    n, k, n_groups = (1024, 24, 8) if args.smoke else (20_000, 256, 200)
     with tempfile.TemporaryDirectory() as folder, cluster():
-        data = write_superpixels(Path(folder) / "X.zarr", n, k, n_groups, chunk=n // 8)
+        data = write_superpixels(
+            Path(folder) / "X.zarr", n, k, n_groups, chunk=n // (2 if args.smoke else 8)
+        )
         options = {"redundancy": 1.0, "class_weight": None}
 
         def ours() -> GPGC:

@@ -39,6 +39,9 @@ def moment_ratio(terms: GroupTerms, n_targets: int) -> float:
 SLOPE = -1.0
 """d ln ratio / d ln c, typically."""
 
+WIDE = 0.1
+"""A ln ratio beyond this that has changed its sign says that the last step went too far."""
+
 SLOPES = (-2.0, -0.7)
 """What a slope between two trials may be for it to be believed."""
 
@@ -51,6 +54,8 @@ class RedundancySearch:
     upper: float
     last: tuple[float, float] | None = None
     """ln c and ln ratio of the last trial at which the noise stood still."""
+    before: float = 0.0
+    """ln ratio of the last trial."""
 
     def next(self, redundancy: float, ratio: float, *, settled: bool = True) -> float:
         """The next c to try after ``ratio`` was found at ``redundancy``.
@@ -64,4 +69,7 @@ class RedundancySearch:
             slope = found if SLOPES[0] < found < SLOPES[1] else SLOPE
         self.last = (x, y) if settled else None
         step = min(max(-y / slope, -MAX_STEP), MAX_STEP)
+        if self.before * y < 0 and abs(y) > WIDE:
+            step *= 0.5
+        self.before = y
         return min(max(math.exp(x + step), self.lower), self.upper)
