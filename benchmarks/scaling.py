@@ -77,7 +77,7 @@ def main() -> None:
     args = parser(__doc__).parse_args()
     section = Section(args, __file__)
     n, k = (4096, 48) if args.smoke else (131_072, 512)
-    sizes = [(n, k), (2 * n, k), (4 * n, k), (n, 2 * k), (8 * n, k)]
+    sizes = [(n, k), (2 * n, k), (4 * n, k), (n, 2 * k), (4 * n, 2 * k)]
     with tempfile.TemporaryDirectory() as folder:
         data = {
             (rows, width): write_superpixels(
