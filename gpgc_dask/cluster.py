@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import dask
 from dask.base import get_scheduler
 from distributed import Client, LocalCluster
 
-__all__ = ["active_client", "any_client", "connected", "is_inside"]
+__all__ = ["active_client", "any_client", "connected", "is_inside", "map_workers"]
 
 CONNECT_SECONDS = 10
 """How long a scheduler may take to answer."""
@@ -27,6 +28,18 @@ def active_client() -> Client | None:
 def is_inside(client: Client) -> bool:
     """Whether the client's workers are threads of this process."""
     return str(client.scheduler.address).startswith("inproc")
+
+
+def map_workers(function: Callable[..., Any], *arguments: Any) -> list[Any]:
+    """``function(*arguments, threads)`` on every worker at once, or here if there are none."""
+    client = active_client()
+    if client is None or is_inside(client):
+        return [function(*arguments, None)]
+    futures = [
+        client.submit(function, *arguments, threads, workers=[worker], pure=False)
+        for worker, threads in client.nthreads().items()
+    ]
+    return list(client.gather(futures))
 
 
 @contextmanager

@@ -12,7 +12,8 @@ import numpy as np
 
 from gpgc_dask import evidence
 from gpgc_dask.arrays import Features
-from gpgc_dask.oracle.dask import map_workers, read_speed
+from gpgc_dask.cluster import map_workers
+from gpgc_dask.oracle.dask import read_speed
 from gpgc_dask.oracle.kernels import Accumulator, Arithmetic, Projection, Workspace, batch_rows
 from gpgc_dask.oracle.leave_out import leave_out_terms
 from gpgc_dask.process import algebra_threads, map_threads, one_blas_thread

@@ -52,7 +52,6 @@ __all__ = [
     "count_tasks",
     "is_dask",
     "lazy_leave_out",
-    "map_workers",
     "read_speed",
     "rows_held",
     "sample_rows",
@@ -467,18 +466,6 @@ def lazy_leave_out(X: da.Array, rows: Rows, sweep: Sweep) -> da.Array:
     ]
     found = da.concatenate(parts)
     return found if order is None else found[np.argsort(order)]
-
-
-def map_workers(function: Callable[..., Any], *arguments: Any) -> list[Any]:
-    """``function(*arguments, threads)`` on every worker at once, or here if there are none."""
-    client = active_client()
-    if client is None or is_inside(client):
-        return [function(*arguments, None)]
-    futures = [
-        client.submit(function, *arguments, threads, workers=[worker], pure=False)
-        for worker, threads in client.nthreads().items()
-    ]
-    return list(client.gather(futures))
 
 
 def read_speed(X: da.Array) -> float | None:
