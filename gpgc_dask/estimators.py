@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from math import ceil
 from os import PathLike
-from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -210,7 +209,7 @@ class _LinearGP(DatasetModel, ClassifierMixin, BaseEstimator, ABC):
             dtype=self._dtype(),
             redundancy=None if redundancy == "auto" else redundancy,
             noise_floor=self._noise_floor(),
-            checkpoint=None if self.checkpoint is None else Path(self.checkpoint),
+            checkpoint=self.checkpoint,
             keeps_checkpoint=self._keeps_checkpoint,
             listeners=progress_listener(self.progress),
         )
@@ -404,8 +403,9 @@ class GPGC(_LinearGP):
     redundancy : how many rows of a group count as one: "auto" solves for it (with 10 groups or
         more), 1.0 is the paper
     noise_floor : smallest noise variance, in units of the ±1 labels
-    checkpoint : a file that holds the solver's state after every iteration; a fit of the same data
-        that finds it there goes on from it, and removes it when done
+    checkpoint : a file (a path, or a URL such as s3://…) that holds the solver's state after every
+        read of the data; a fit of the same data that finds it there goes on from it, and removes
+        it when done
     progress : True prints a line an iteration to stderr; a callable gets each ``history_`` entry
     random_state : accepted for scikit-learn; the fit draws nothing at random
 

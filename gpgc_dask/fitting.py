@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -52,7 +52,7 @@ class Options:
     dtype: np.dtype[Any] | None
     redundancy: float | None
     noise_floor: float
-    checkpoint: Path | None = None
+    checkpoint: str | PathLike[str] | None = None
     keeps_checkpoint: bool = False
     """Whether the checkpoint of a finished fit stays: somebody removes it later."""
     listeners: tuple[Callable[[dict[str, Any]], None], ...] = ()
@@ -76,10 +76,13 @@ def fit(training: Training, options: Options) -> Fitted:
     sample = draw(training.X, training.rows, warm=options.noise.separable)
     index, looked = sample.thinned()
     checkpoint = _checkpoint(training, options, looked)
-    begin = (checkpoint and checkpoint.load()) or Saved(None, [], sample.share)
+    begin = (checkpoint and checkpoint.load()) or Saved(None, [], 0.0)
+    begin = replace(begin, reads=begin.reads + sample.share)
     inherited = len(begin.entries)
     offset = sample_offset(looked)
     for dtype in _precisions(training.X, looked, options):
+        if begin.arithmetic not in (None, Arithmetic(dtype, offset).name):
+            continue  # it was found not to do
         found = _attempt(
             training,
             options,
@@ -170,12 +173,12 @@ def _attempt(
         earlier_reads=begin.reads,
         inherited=inherited,
         listeners=list(options.listeners),
-        keep_state=None if checkpoint is None else checkpoint.save,
+        checkpoint=None if checkpoint is None else checkpoint.save,
         entries=list(begin.entries),
     )
     try:
-        problem, start = _begin(training, options, probe, sweeps, sample, begin.state, history)
-        solution = solve(problem, start, history, options.solver)
+        problem, start = _begin(training, options, probe, sweeps, sample, begin, history)
+        solution = solve(problem, start, history, options.solver, begin.course)
         if not solution.converged and history.left(problem) > 0 and arithmetic.dtype == np.float32:
             # The solver gave up, not the user: rounding hides what is left to win.
             raise PrecisionError(solution.point.state)
@@ -192,18 +195,21 @@ def _begin(
     probe: PrecisionProbe,
     sweeps: RowSweeps,
     sample: Sample,
-    state: State | None,
+    begin: Saved,
     history: History,
 ) -> tuple[Problem, Point]:
     """The problem, and where to start: an earlier attempt's state, or what the first read says.
 
     The first read is a warm one where there is a sample of groups for it, else a survey.
     """
+    state, moments = begin.state, begin.moments
     if state is not None:
-        with history.phase("sweep"):
-            moments = sweeps.moments(state.log_noise, state.redundancy)
+        if moments is None:
+            with history.phase("sweep"):
+                moments = sweeps.moments(state.log_noise, state.redundancy)
         problem = _problem(training, options, sweeps, moments, probe)
-        return problem, problem.evaluate(state, moments)
+        with history.phase("solve"):
+            return problem, problem.evaluate(state, moments)
     if sample.groups is not None and sweeps.whole_groups:
         return _warm_start(training, options, probe, sweeps, sample, sample.groups, history)
     first = _first_read(training, options, sweeps, probe.sample)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import random
 import subprocess
 import sys
 
+import fsspec
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
@@ -99,6 +101,107 @@ def test_an_unfinished_fit_can_go_on(tmp_path):
     model = GPGC(checkpoint=path).fit(DATA.X, DATA.y, groups=DATA.groups)
     assert model.converged_
     assert not path.exists()
+
+
+@pytest.mark.parametrize("redundancy", [1.0, "auto"])
+def test_a_resumed_fit_takes_the_very_steps_of_one_that_was_not_stopped(tmp_path, redundancy):
+    """Stopped at each iteration in turn, in one fit: no step is lost, none is taken twice."""
+    given = (DATA.X, DATA.y)
+    whole = GPGC(redundancy=redundancy).fit(*given, groups=DATA.groups)
+    path = tmp_path / "fit.npz"
+    for iteration in range(whole.n_iter_):
+        with pytest.raises(StopError):
+            GPGC(redundancy=redundancy, checkpoint=path, progress=interrupt_at(iteration)).fit(
+                *given, groups=DATA.groups
+            )
+    resumed = GPGC(redundancy=redundancy, checkpoint=path).fit(*given, groups=DATA.groups)
+    assert resumed.n_iter_ == whole.n_iter_
+    for name in ("log_evidence", "redundancy", "predicted_gain"):
+        np.testing.assert_allclose(
+            [entry[name] for entry in resumed.history_],
+            [entry[name] for entry in whole.history_],
+            rtol=1e-6,
+            err_msg=name,
+        )
+    np.testing.assert_allclose(resumed.noise_variance_, whole.noise_variance_, rtol=1e-6)
+
+
+def test_a_finished_fit_is_not_done_again(tmp_path):
+    """Killed between the end of the fit and the model on disk: no read but the first look."""
+    path = tmp_path / "fit.npz"
+    model = GPGC(checkpoint=path)
+    model._keeps_checkpoint = True
+    model.fit(DATA.X, DATA.y, groups=DATA.groups)
+    resumed = GPGC(checkpoint=path).fit(DATA.X, DATA.y, groups=DATA.groups)
+    assert resumed.history_ == model.history_
+    assert resumed.log_evidence_ == model.log_evidence_
+    np.testing.assert_allclose(resumed.coef_, model.coef_, rtol=1e-9)
+
+
+def test_float64_once_found_necessary_stays(tmp_path):
+    path = tmp_path / "fit.npz"
+    X = (DATA.X * np.geomspace(1e-3, 1e3, DATA.X.shape[1])).astype(np.float32)
+    X[:, 0] = X[:, 1] * (1 + 1e-6)
+    whole = GPGC(dtype="float64").fit(X, DATA.y, groups=DATA.groups)
+    with pytest.raises(StopError):
+        GPGC(dtype="float64", checkpoint=path, progress=interrupt_at(2)).fit(
+            X, DATA.y, groups=DATA.groups
+        )
+    resumed = GPGC(checkpoint=path).fit(X, DATA.y, groups=DATA.groups)
+    assert {entry["arithmetic"] for entry in resumed.history_} == {
+        entry["arithmetic"] for entry in whole.history_
+    }
+
+
+def test_beside_an_object(tmp_path):
+    """Any fsspec URL will do."""
+    url = f"memory://{tmp_path.name}/fit.npz"
+    with pytest.raises(StopError):
+        GPGC(checkpoint=url, progress=interrupt_at(2)).fit(DATA.X, DATA.y, groups=DATA.groups)
+    assert fsspec.filesystem("memory").exists(url)
+    resumed = GPGC(checkpoint=url).fit(DATA.X, DATA.y, groups=DATA.groups)
+    assert resumed.converged_
+    assert not fsspec.filesystem("memory").exists(url)
+
+
+def test_damaged_anywhere_it_is_refused(tmp_path):
+    """500 times some bytes changed, lost or added: an error that names the file, or no harm."""
+    small = classification(300, 8, 12)
+    path = tmp_path / "fit.npz"
+    model = GPGC(checkpoint=path)
+    model._keeps_checkpoint = True
+    whole = model.fit(small.X, small.y, groups=small.groups)
+    content = path.read_bytes()
+    seed = random.randrange(2**32)
+    rng = np.random.default_rng(seed)
+    told = []
+    for _ in range(500):
+        path.write_bytes(damaged(content, rng))
+        try:
+            found = GPGC(checkpoint=path).fit(small.X, small.y, groups=small.groups)
+        except ValueError as error:
+            told.append(str(error))
+        else:
+            assert path.read_bytes() == content or found.log_evidence_ == whole.log_evidence_
+            path.write_bytes(content)
+    assert len(told) > 450
+    assert all("fit.npz cannot be read" in text for text in told), f"seed {seed}"
+
+
+def damaged(content, rng):
+    """Some bytes changed, a part lost, a part doubled, zeros in the middle."""
+    kind = rng.integers(4)
+    start, stop = np.sort(rng.integers(0, len(content), 2))
+    if kind == 0:
+        spoilt = bytearray(content)
+        for place in rng.integers(0, len(content), rng.integers(1, 5)):
+            spoilt[place] ^= int(rng.integers(1, 256))
+        return bytes(spoilt)
+    if kind == 1:
+        return content[:start]
+    if kind == 2:
+        return content[:stop] + content[start:]
+    return content[:start] + bytes(int(stop - start)) + content[stop:]
 
 
 def foreign_npz():

@@ -10,13 +10,24 @@ import numpy as np
 from gpgc_dask.arrays import Array
 from gpgc_dask.evidence import Moments
 from gpgc_dask.solvers.collective import tune
-from gpgc_dask.solvers.fixed_point import fixed_point
+from gpgc_dask.solvers.course import Course
+from gpgc_dask.solvers.fixed_point import DOUBT, fixed_point
 from gpgc_dask.solvers.history import History
 from gpgc_dask.solvers.lbfgs import lbfgs
 from gpgc_dask.solvers.problem import Certificate, Point, Problem, State
 from gpgc_dask.solvers.redundancy import RedundancySearch, moment_ratio
 
-__all__ = ["SOLVERS", "History", "Problem", "Solution", "SolverName", "State", "pooled", "solve"]
+__all__ = [
+    "SOLVERS",
+    "Course",
+    "History",
+    "Problem",
+    "Solution",
+    "SolverName",
+    "State",
+    "pooled",
+    "solve",
+]
 
 
 SolverName = Literal["auto", "fixed-point", "lbfgs"]
@@ -35,29 +46,45 @@ class Solution:
 
 
 def solve(
-    problem: Problem, start: Point, history: History, solver: SolverName = "auto"
+    problem: Problem,
+    start: Point,
+    history: History,
+    solver: SolverName = "auto",
+    course: Course | None = None,
 ) -> Solution:
     """Maximise the evidence from ``start``, usually :func:`pooled`.
 
     From the pooled noise the useful optimum is reached also where constant-label groups make
-    the evidence unbounded.
+    the evidence unbounded. ``course`` is that of a fit which was stopped at ``start``.
     """
-    search = RedundancySearch(*problem.redundancy_bounds)
+    resumed = course is not None
+    course = course or Course(RedundancySearch(*problem.redundancy_bounds), DOUBT)
+    if course.finished is not None and problem.is_converged(course.finished):
+        return Solution(start, True)
+    course.finished = None
     if not problem.noise.separable or problem.n_groups == 1:
-        point, certificate = _single_noise(problem, start, history, search)
-        return Solution(point, problem.is_converged(certificate))
-    begin = _revived(problem, start)
-    if solver == "lbfgs":
-        point, certificate = lbfgs(problem, begin, history, search)
+        point, certificate = _single_noise(problem, start, history, course)
+        return _ended(problem, point, certificate, history, course)
+    begin = start if resumed else _revived(problem, start)
+    if solver == "lbfgs" or (solver == "auto" and course.phase == "lbfgs"):
+        point, certificate = lbfgs(problem, begin, history, course)
     else:
         patient = solver == "fixed-point"
-        point, certificate = fixed_point(problem, begin, history, search, patient=patient)
+        point, certificate = fixed_point(problem, begin, history, course, patient=patient)
         unfinished = not problem.is_converged(certificate) and history.left(problem) > 0
         if solver == "auto" and unfinished:
-            point, certificate = lbfgs(problem, point, history, search)
+            point, certificate = lbfgs(problem, point, history, course)
     if begin is not start and start.value < point.value and not problem.solves_redundancy:
         point, certificate = start, problem.certify(start, None, None)
-    return Solution(point, problem.is_converged(certificate))
+    return _ended(problem, point, certificate, history, course)
+
+
+def _ended(
+    problem: Problem, point: Point, certificate: Certificate, history: History, course: Course
+) -> Solution:
+    converged = problem.is_converged(certificate)
+    history.keep(point, replace(course, finished=certificate if converged else None))
+    return Solution(point, converged)
 
 
 def pooled(problem: Problem, moments: Moments) -> Point:
@@ -94,10 +121,11 @@ def _revived(problem: Problem, point: Point) -> Point:
 
 
 def _single_noise(
-    problem: Problem, point: Point, history: History, search: RedundancySearch
+    problem: Problem, point: Point, history: History, course: Course
 ) -> tuple[Point, Certificate]:
     """One variance for all: (τ, σ) cost no read, each new c one sweep for its moment equation."""
     while True:
+        history.keep(point, course)
         ratio = None
         if problem.solves_redundancy:
             state = point.state
@@ -111,5 +139,5 @@ def _single_noise(
         if ratio is None or problem.is_converged(certificate) or history.left(problem) <= 0:
             return point, certificate
         with history.phase("solve"):
-            c = search.next(point.state.redundancy, ratio)
+            c = course.search.next(point.state.redundancy, ratio)
             point = _tuned(problem, problem.with_redundancy(point, c))

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from gpgc_dask.arrays import Array
 from gpgc_dask.noise import FixedPointRule
 from gpgc_dask.oracle.base import GroupTerms, Look, StepResult
 from gpgc_dask.solvers.collective import tune
+from gpgc_dask.solvers.course import Course, Promise
 from gpgc_dask.solvers.history import History
 from gpgc_dask.solvers.problem import Certificate, Point, Problem
-from gpgc_dask.solvers.redundancy import RedundancySearch, moment_ratio
+from gpgc_dask.solvers.redundancy import moment_ratio
 from gpgc_dask.solvers.weights import expected_terms, newton_mean
 
-__all__ = ["fixed_point"]
+__all__ = ["DOUBT", "fixed_point"]
 
 SLOW_RATE = 0.6
 """A step that leaves more than this share of the predicted gain counts as slow."""
@@ -37,20 +38,8 @@ STILL_SHARE = 0.2
 """Share of that gain which all groups left as they are may be worth together."""
 
 
-@dataclass(frozen=True)
-class _Promise:
-    """What is expected of a point before the data is read at it.
-
-    mean : (k, t) weights to judge rows by in the next sweep; None: the posterior's own
-    certificate : the expected one; None: nothing is known
-    """
-
-    mean: Array | None = None
-    certificate: Certificate | None = None
-
-
 def fixed_point(
-    problem: Problem, point: Point, history: History, search: RedundancySearch, *, patient: bool
+    problem: Problem, point: Point, history: History, course: Course, *, patient: bool
 ) -> tuple[Point, Certificate]:
     """Step until certified, slow (unless ``patient``) or out of iterations.
 
@@ -59,39 +48,43 @@ def fixed_point(
     (4) c moves towards its moment equation; (5) the pulls say what to expect of the new point.
     Where that is good enough one read certifies it by exact leverages.
     """
-    slow, doubt, exactly = 0, DOUBT, False
-    promise = _Promise()
-    last_gain = float("inf")
     while True:
+        history.keep(point, course)
+        promise = course.promise
         expected = promise.certificate
-        if expected is not None and problem.is_promising(expected, doubt):
+        if expected is not None and problem.is_promising(expected, course.doubt):
             certificate = _certify(problem, point, history)
             if problem.is_converged(certificate) or history.left(problem) <= 0:
                 break
-            doubt, exactly, promise = MORE_DOUBT * doubt, True, _Promise()
+            course.doubt *= MORE_DOUBT
+            course.exactly, promise = True, Promise()
+            course.promise = promise
+            history.keep(point, course)
         gain = float("inf") if promise.certificate is None else promise.certificate.gain
-        directions = None if exactly else problem.directions(point, gain)
-        result, certificate = _step(problem, point, promise, directions, doubt, history)
+        directions = None if course.exactly else problem.directions(point, gain)
+        result, certificate = _step(problem, point, promise, directions, course.doubt, history)
         if problem.is_converged(certificate) or history.left(problem) <= 0:
             break
-        slow = slow + 1 if certificate.gain > SLOW_RATE * last_gain else 0
-        last_gain = certificate.gain
-        if slow >= PATIENCE and not patient:
+        course.slow = course.slow + 1 if certificate.gain > SLOW_RATE * course.last_gain else 0
+        course.last_gain = certificate.gain
+        if course.slow >= PATIENCE and not patient:
             break
         proposal = _proposal(problem, point, result, certificate, history)
         if proposal is None and promise.mean is not None:
             history.note(rejected=True)
-            promise = _Promise()
+            course.promise = Promise()
             continue
         if proposal is None:
             proposal = _redo_as_em(problem, point, result.terms, history)
         with history.phase("solve"):
             if certificate.ratio is not None:
                 settled = certificate.gain < SETTLED_GAIN * problem.total_weight
-                c = search.next(point.state.redundancy, certificate.ratio, settled=settled)
+                c = course.search.next(point.state.redundancy, certificate.ratio, settled=settled)
                 proposal = problem.with_redundancy(proposal, c)
             proposal = _tuned(problem, proposal)
-            promise = _promise(problem, point, promise.mean, result.terms, proposal, certificate)
+            course.promise = _promise(
+                problem, point, promise.mean, result.terms, proposal, certificate
+            )
         point = proposal
     return point, certificate
 
@@ -99,7 +92,7 @@ def fixed_point(
 def _step(
     problem: Problem,
     point: Point,
-    promise: _Promise,
+    promise: Promise,
     directions: Array | None,
     doubt: float,
     history: History,
@@ -164,10 +157,10 @@ def _promise(
     terms: GroupTerms,
     point: Point,
     certificate: Certificate,
-) -> _Promise:
+) -> Promise:
     """What the sweep at ``before`` lets expect of the new point."""
     if terms.pull is None:
-        return _Promise()
+        return Promise()
     judged = before.post.mu if mean is None else mean
     pulled = problem.pulled()
     terms_there = expected_terms(terms, pulled, before.state, judged, point)
@@ -179,7 +172,7 @@ def _promise(
         # Told again for what is to be certified; until then the last point's will do.
         error=certificate.precision_error,
     )
-    return _Promise(newton_mean(problem, terms, pulled, before.state, judged, point), expected)
+    return Promise(newton_mean(problem, terms, pulled, before.state, judged, point), expected)
 
 
 def _redo_as_em(problem: Problem, point: Point, terms: GroupTerms, history: History) -> Point:

@@ -12,7 +12,8 @@ from typing import Any, Literal
 
 from gpgc_dask.oracle.base import SweepOracle
 from gpgc_dask.process import algebra_threads
-from gpgc_dask.solvers.problem import Certificate, Point, Problem, State
+from gpgc_dask.solvers.course import Course
+from gpgc_dask.solvers.problem import Certificate, Point, Problem
 
 __all__ = ["History"]
 
@@ -37,8 +38,8 @@ class History:
     inherited: int = 0
     """Entries that were there before this attempt: of a resumed fit."""
     listeners: list[Callable[[dict[str, Any]], None]] = field(default_factory=list)
-    keep_state: Callable[[State, list[dict[str, Any]]], None] | None = None
-    """Called with every certified state and the entries so far: a checkpoint."""
+    checkpoint: Callable[[Point, Course, History], None] | None = None
+    """Called after every read with where the fit is."""
     entries: list[dict[str, Any]] = field(default_factory=list)
     _seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
@@ -77,10 +78,13 @@ class History:
         self._seconds.clear()
         self.entries.append(entry)
         log.debug("%s", entry)
-        if self.keep_state is not None:
-            self.keep_state(point.state, self.entries)
         for listener in self.listeners:
             listener(entry)
+
+    def keep(self, point: Point, course: Course) -> None:
+        """Here the fit can go on if it is stopped."""
+        if self.checkpoint is not None:
+            self.checkpoint(point, course, self)
 
     @property
     def reads(self) -> float:

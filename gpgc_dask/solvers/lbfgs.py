@@ -9,9 +9,10 @@ import numpy as np
 from scipy.optimize import minimize
 
 from gpgc_dask.arrays import Array
+from gpgc_dask.solvers.course import Course
 from gpgc_dask.solvers.history import History
 from gpgc_dask.solvers.problem import Certificate, Point, Problem
-from gpgc_dask.solvers.redundancy import RedundancySearch, moment_ratio
+from gpgc_dask.solvers.redundancy import moment_ratio
 
 __all__ = ["lbfgs"]
 
@@ -21,21 +22,27 @@ class _StopError(Exception):
 
 
 def lbfgs(
-    problem: Problem, point: Point, history: History, search: RedundancySearch
+    problem: Problem, point: Point, history: History, course: Course
 ) -> tuple[Point, Certificate]:
     """Minimise at fixed c; where c is solved for, alternate with its moment equation."""
+    course.phase = "lbfgs"
     while True:
-        point, certificate = _minimise(problem, point, history)
+        point, certificate = _minimise(problem, point, history, course)
         done = problem.is_converged(certificate) or history.left(problem) <= 0
         if certificate.ratio is None or done:
             return point, certificate
         with history.phase("solve"):
-            c = search.next(point.state.redundancy, certificate.ratio)
+            c = course.search.next(point.state.redundancy, certificate.ratio)
             point = problem.with_redundancy(point, c)
 
 
-def _minimise(problem: Problem, start: Point, history: History) -> tuple[Point, Certificate]:
-    """L-BFGS-B at the start's c: two reads an evaluation (moments, then group terms)."""
+def _minimise(
+    problem: Problem, start: Point, history: History, course: Course
+) -> tuple[Point, Certificate]:
+    """L-BFGS-B at the start's c: two reads an evaluation (moments, then group terms).
+
+    The best point so far is what is kept: scipy's memory of earlier ones cannot be.
+    """
     oracle, c = problem.oracle, start.state.redundancy
     fisher_noise, fisher_scales = problem.fisher(c)
     index = problem.noise_index
@@ -65,6 +72,7 @@ def _minimise(problem: Problem, start: Point, history: History) -> tuple[Point, 
         certified = problem.is_converged(replace(certificate, ratio=None))
         if not best or certified or found.value < best[0][0].value:
             best[:] = [(found, certificate)]
+        history.keep(best[0][0], course)
         if certified or history.left(problem) <= 0:
             raise _StopError
         gradient = np.concatenate(problem.gradient(found, terms))
