@@ -21,7 +21,7 @@ from common import parser
 from PIL import Image
 
 from gpgc_dask import open_dataset
-from gpgc_dask.cluster import connected
+from gpgc_dask.cluster import connect
 from gpgc_dask.demo.folders import write_set
 from gpgc_dask.experiments import Comparison, compare
 from gpgc_dask.experiments.output import markdown_table, to_markdown
@@ -38,7 +38,7 @@ def tell(text: str) -> None:
 
 def datasets(folder: Path, place: Path, backbone: str) -> tuple[Path, Path]:
     """train.zarr and test.zarr of a folder."""
-    with connected():
+    with connect():
         for kind in ("train", "test"):
             target = place / f"{kind}.zarr"
             ingest(folder / kind / "images", folder / kind / "masks", target, backbone=backbone)
@@ -101,7 +101,7 @@ def split_anew(folder: Path, place: Path, seed: int) -> None:
             box = true_box(mask)
             wrong = rng.random() < WRONG_SHARE
             boxes[photo.name] = [wrong_box(box, mask.shape, rng) if wrong else box]
-    with connected() as client:
+    with connect() as client:
         autoseg(
             place / "train/images",
             boxes,

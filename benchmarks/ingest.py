@@ -12,7 +12,7 @@ from pathlib import Path
 from common import parser
 from photos import save_set
 
-from gpgc_dask.cluster import connected
+from gpgc_dask.cluster import connect
 from gpgc_dask.imaging import IngestReport, ingest
 
 BAR_SHARE, BAR_SPEEDUP = 0.10, 1.7
@@ -23,7 +23,7 @@ def measure(
     folder: Path, target: Path, workers: int, repeats: int, **options: object
 ) -> IngestReport:
     """The quickest of some ingests by so many workers."""
-    with connected(workers=workers):
+    with connect(workers=workers):
         reports = [
             ingest(folder / "images", folder / "masks", target, overwrite=True, **options)
             for _ in range(repeats + 1)

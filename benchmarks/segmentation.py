@@ -18,7 +18,7 @@ from photos import save_set
 from sklearn.metrics import roc_auc_score
 
 from gpgc_dask import GP, GPGC, open_dataset
-from gpgc_dask.cluster import connected
+from gpgc_dask.cluster import connect
 from gpgc_dask.imaging import ingest, paint_image
 from gpgc_dask.imaging.masks import MaskFormat, read_mask
 from gpgc_dask.imaging.photos import Orientation
@@ -61,7 +61,7 @@ def main() -> None:
             folder, backbone = Path(place) / "set", args.backbone or "colour"
             save_set(folder / "train", 12, 60, 80, spoilt=0.25)
             save_set(folder / "test", 3, 60, 80)
-        with connected():
+        with connect():
             train, test = (
                 make(folder / kind, Path(place) / f"{kind}.zarr", backbone=backbone)
                 for kind in ("train", "test")

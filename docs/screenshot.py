@@ -11,7 +11,7 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-from gpgc_dask.cluster import connected
+from gpgc_dask.cluster import connect
 from gpgc_dask.demo.run import run_demo
 
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking")
@@ -32,7 +32,7 @@ def shoot(page_path: Path, target: Path, **context: object) -> None:
 def main() -> None:
     target = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).with_name("report.jpg"))
     with tempfile.TemporaryDirectory() as place:
-        found = run_demo(Path(place) / "demo", client=connected())
+        found = run_demo(Path(place) / "demo", client=connect())
         view = {"width": 1280, "height": 960}
         shoot(Path(found.report), target, viewport=view, device_scale_factor=1.25)
 

@@ -6,17 +6,33 @@ import logging
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import dask
 from dask.base import get_scheduler
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, Security
 
-__all__ = ["active_client", "any_client", "connected", "is_inside", "map_workers"]
+from gpgc_dask.endurance import setting
+
+__all__ = ["TlsFiles", "active_client", "any_client", "connect", "is_inside", "map_workers"]
 
 CONNECT_SECONDS = 10
-"""How long a scheduler may take to answer."""
+"""How long a scheduler may take to answer at first."""
+
+OURS = {
+    # A worker that holds a second task while others idle makes a sweep wait for it at the end.
+    "distributed.scheduler.worker-saturation": 1.0,
+    # A worker that has stopped answering is given up after a minute, not five.
+    "distributed.scheduler.worker-ttl": "60s",
+}
+"""Settings of schedulers that we start ourselves."""
+
+SAME_EVERYWHERE = ("gpgc_dask", "dask", "distributed")
+"""Packages whose versions workers must share with the driver."""
 
 
 def active_client() -> Client | None:
@@ -53,36 +69,92 @@ def any_client() -> Iterator[Client]:
         processes=False,
         n_workers=1,
         threads_per_worker=dask.system.CPU_COUNT,
-        dashboard_address=":0",
+        dashboard_address="127.0.0.1:0",
     ) as own:
         yield own
 
 
+@dataclass(frozen=True)
+class TlsFiles:
+    """Paths of PEM files: who is trusted, who we are, and the key to that."""
+
+    ca: str
+    cert: str
+    key: str
+
+    def security(self) -> Security:
+        for path in (self.ca, self.cert, self.key):
+            if not Path(path).is_file():
+                raise FileNotFoundError(
+                    f"{path} does not exist: make certificates with gpgc certs DIR"
+                )
+        given: dict[str, Any] = {"tls_ca_file": self.ca, "require_encryption": True}
+        for role in ("client", "scheduler", "worker"):
+            given |= {f"tls_{role}_cert": self.cert, f"tls_{role}_key": self.key}
+        return Security(**given)
+
+
 @contextmanager
-def connected(scheduler: str | None = None, workers: int | None = None) -> Iterator[Client]:
-    """A client of the scheduler at an address, or of ``workers`` processes on this machine.
+def connect(
+    where: str = "local",
+    *,
+    workers: int | None = None,
+    most_workers: int | None = None,
+    memory_limit: str | int | None = None,
+    tls: TlsFiles | None = None,
+    kubernetes: dict[str, Any] | None = None,
+) -> Iterator[Client]:
+    """A client of a Dask cluster, for as long as the context lasts.
 
-    Without either, one process a core.
+    Parameters
+    ----------
+    where : "local": processes of one thread each on this machine, which end with the context; an
+        address as ``tcp://host:8786`` or ``tls://host:8786``: a scheduler that runs already;
+        "kubernetes": pods that dask-kubernetes starts, and that end with the context
+    workers : how many; default one a core, or what the address has
+    most_workers : where given the cluster adapts, between ``workers`` and this many
+    memory_limit : of each worker, as "4GB" or bytes; default its share of the machine
+    tls : certificates; default, for ``tls://``, those of Dask's configuration
+    kubernetes : settings as of :class:`gpgc_dask.deploy.Settings`, ``image`` at least
     """
-    if scheduler is not None:
-        with _remote(scheduler) as client:
+    with ExitStack() as stack:
+        if where == "local":
+            cluster = stack.enter_context(
+                _local(workers or dask.system.CPU_COUNT, memory_limit, tls)
+            )
+        elif where == "kubernetes":
+            cluster = stack.enter_context(_pods(workers, memory_limit, kubernetes or {}))
+        else:
+            client = stack.enter_context(_remote(where, tls))
+            _check_versions(client)
             yield client
-        return
-    with _local(workers or dask.system.CPU_COUNT) as cluster, Client(cluster) as client:
-        yield client
+            return
+        if most_workers is not None:
+            cluster.adapt(minimum=workers or 1, maximum=most_workers)
+        yield stack.enter_context(Client(cluster))
 
 
-def _local(workers: int) -> LocalCluster:
+def _local(workers: int, memory_limit: str | int | None, tls: TlsFiles | None) -> LocalCluster:
     """Processes of one thread each, that leave Ctrl-C to this one and say no more than it does."""
     level = logging.getLogger("distributed").getEffectiveLevel()
-    # A worker that holds a second task while others idle makes a sweep wait for it at the end.
-    with _without_interrupts(), dask.config.set({"distributed.scheduler.worker-saturation": 1.0}):
+    with _without_interrupts(), dask.config.set(OURS):
         return LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
-            dashboard_address=":0",
+            dashboard_address="127.0.0.1:0",
             silence_logs=max(level, logging.WARNING),
+            memory_limit=memory_limit or "auto",
+            **({} if tls is None else {"security": tls.security(), "protocol": "tls://"}),
         )
+
+
+def _pods(workers: int | None, memory_limit: str | int | None, given: dict[str, Any]) -> Any:
+    """A cluster of pods; the operator of dask-kubernetes must run in the Kubernetes cluster."""
+    from gpgc_dask.deploy import Settings, kube_cluster
+
+    asked = {"workers": workers, "memory": memory_limit}
+    known = {name: value for name, value in asked.items() if value is not None}
+    return kube_cluster(Settings(**known, **given))
 
 
 @contextmanager
@@ -98,11 +170,50 @@ def _without_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _remote(scheduler: str) -> Client:
+def _remote(scheduler: str, tls: TlsFiles | None) -> Client:
+    security = _security(scheduler, tls)
     try:
-        return Client(scheduler, timeout=CONNECT_SECONDS)
+        client = Client(scheduler, timeout=CONNECT_SECONDS, security=security)
     except (OSError, ValueError, TimeoutError) as error:
+        hint = " and the certificates" if security is not None else ""
         raise ConnectionError(
             f"no Dask scheduler answers at {scheduler} ({type(error).__name__}): check the "
-            "address, or leave --scheduler out to work on this machine"
+            f"address{hint}, or leave --scheduler out to work on this machine"
         ) from error
+    # The same setting says how long it looks for a lost scheduler, which may take its time.
+    client._timeout = setting("reconnect-timeout", "2 minutes")
+    return client
+
+
+def _security(scheduler: str, tls: TlsFiles | None) -> Security | None:
+    encrypted = scheduler.startswith("tls://")
+    if tls is not None:
+        if not encrypted:
+            raise ValueError(
+                f"{scheduler} is not encrypted: with certificates the scheduler's address begins "
+                "with tls://"
+            )
+        return tls.security()
+    if not encrypted:
+        return None
+    security = Security(require_encryption=True)
+    if security.tls_ca_file is None or security.tls_client_cert is None:
+        raise ValueError(
+            f"{scheduler} wants certificates: name them with --tls-ca, --tls-cert and --tls-key, "
+            "or in Dask's configuration (distributed.comm.tls); gpgc certs DIR makes them"
+        )
+    return security
+
+
+def _check_versions(client: Client) -> None:
+    """Complain where a worker cannot do this work, or would do it by other rules."""
+    for package in SAME_EVERYWHERE:
+        here = version(package)
+        # A function of Python's own: workers without the package must be able to run it.
+        for worker, there in client.run(version, package, on_error="return").items():
+            if there != here:
+                has = "has no" if isinstance(there, Exception) else f"has version {there} of"
+                raise RuntimeError(
+                    f"worker {worker} {has} {package}, and here it is version {here}: install the "
+                    f"same on both sides (pip install {package}=={here})"
+                )

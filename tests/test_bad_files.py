@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from gpgc_dask import open_dataset
-from gpgc_dask.cluster import connected
+from gpgc_dask.cluster import connect
 from gpgc_dask.imaging import IngestError, ingest, paint_image
 from tests.images import draw, save_pair, tree_bytes
 from tests.ingesting import QUICK, truncate
@@ -210,7 +210,7 @@ def test_an_image_that_kills_its_workers_is_named(good):
     save_pair(good, "deadly", 3, height=70)
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 0}),
-        connected(workers=1) as client,
+        connect(workers=1) as client,
     ):
         report = ingest(
             good / "images",

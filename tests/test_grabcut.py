@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from gpgc_dask.cli.autoseg import EXAMPLE
 from gpgc_dask.cli.autoseg import autoseg as command
-from gpgc_dask.cluster import connected
+from gpgc_dask.cluster import connect
 from gpgc_dask.imaging import IngestError, InputError, making
 from gpgc_dask.imaging.grabcut import autoseg, grabcut
 from gpgc_dask.imaging.photos import read_photo
@@ -297,7 +297,7 @@ def test_masks_that_are_there(given, tmp_path):
     assert tree_bytes(tmp_path) == tree_bytes(expected) | {"a.png": b"mine"}
     assert autoseg(images, boxes, tmp_path, overwrite=True).resumed == 0
     assert tree_bytes(tmp_path) == tree_bytes(expected)
-    report = autoseg(images, boxes, tmp_path, resume=True, client=connected("tcp://no:1"))
+    report = autoseg(images, boxes, tmp_path, resume=True, client=connect("tcp://no:1"))
     assert report.resumed == 4
 
 

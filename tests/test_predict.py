@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from gpgc_dask import GP, GPGC, load, open_dataset
 from gpgc_dask.cli.predict import EXAMPLE, predict
-from gpgc_dask.cluster import connected
+from gpgc_dask.cluster import connect
 from gpgc_dask.imaging import (
     IngestError,
     ingest,
@@ -189,7 +189,7 @@ def test_pictures_that_are_there(trained, tmp_path):
 def test_nothing_to_do_needs_no_cluster(trained, tmp_path):
     images, _, model = trained
     predict_masks(model, images, tmp_path)
-    report = predict_masks(model, images, tmp_path, resume=True, client=connected("tcp://no:1"))
+    report = predict_masks(model, images, tmp_path, resume=True, client=connect("tcp://no:1"))
     assert report.resumed == 6
 
 
@@ -381,7 +381,7 @@ def test_a_photo_that_kills_its_workers_is_named(tmp_path):
     save_pair(tmp_path, "0 deadly", 3, height=70)
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 0}),
-        connected(workers=1) as client,
+        connect(workers=1) as client,
     ):
         report = predict_masks(
             model,

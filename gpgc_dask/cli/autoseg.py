@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -16,12 +16,9 @@ from gpgc_dask.cli.options import (
     OnErrorOption,
     Overwrite,
     Resume,
-    Scheduler,
-    Workers,
     check_choice,
     check_output,
 )
-from gpgc_dask.cluster import connected
 from gpgc_dask.imaging.grabcut import MAX_SEED, AutosegReport
 from gpgc_dask.imaging.grabcut import autoseg as cut_masks
 
@@ -68,9 +65,8 @@ def autoseg(
     on_error: OnErrorOption = OnError.RAISE,
     resume: Resume = False,
     overwrite: Overwrite = False,
-    workers: Workers = None,
-    scheduler: Scheduler = None,
     json: Json = False,
+    client: Any,
 ) -> None:
     """Make rough masks from bounding boxes, by OpenCV's GrabCut: PNGs named after the photos.
 
@@ -80,7 +76,6 @@ def autoseg(
     pip install "gpgc_dask[grabcut]".
     """
     check_choice(resume=resume, overwrite=overwrite)
-    check_choice(workers=workers, scheduler=scheduler)
     check_output(folder=out)
     with Display() as display:
         report = cut_masks(
@@ -95,7 +90,7 @@ def autoseg(
             overwrite=overwrite,
             on_error=on_error.value,
             progress=display.work,
-            client=connected(scheduler, workers),
+            client=client,
         )
     if json:
         print_json(asdict(report))

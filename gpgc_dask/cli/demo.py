@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 
 from gpgc_dask.cli.console import facts, print_json, print_out, time_text
 from gpgc_dask.cli.displays import Display
-from gpgc_dask.cli.options import RUNNING, Json, Workers, check_output
-from gpgc_dask.cluster import connected
+from gpgc_dask.cli.options import RUNNING, Json, check_output
 from gpgc_dask.demo.run import DemoListener, DemoResult, run_demo
 
 __all__ = ["EXAMPLE", "demo"]
@@ -30,8 +29,8 @@ def demo(
     backbone: Annotated[
         str, typer.Option(help="lite0 or colour, as for ingest.", rich_help_panel=RUNNING)
     ] = "lite0",
-    workers: Workers = None,
     json: Json = False,
+    client: Any,
 ) -> None:
     """Do the whole job on images it draws itself: a third of the masks are spoilt, and found.
 
@@ -47,7 +46,7 @@ def demo(
             seed=seed,
             backbone=backbone,
             listener=DemoListener(display.say, display.work, display.fit),
-            client=connected(None, workers),
+            client=client,
         )
     if json:
         print_json(asdict(found))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from enum import StrEnum
 from shlex import quote
 from typing import Annotated, Any
@@ -16,12 +15,9 @@ from gpgc_dask.cli.options import (
     Json,
     Overwrite,
     Resume,
-    Scheduler,
-    Workers,
     check_choice,
     check_output,
 )
-from gpgc_dask.cluster import connected
 from gpgc_dask.ranking import is_suspect
 from gpgc_dask.training import train
 
@@ -73,11 +69,6 @@ def to_redundancy(text: str) -> float | str:
     return value
 
 
-def _cluster(scheduler: str | None, workers: int | None) -> AbstractContextManager[Any] | None:
-    """A cluster if somebody asked for one; else the work is done by threads of this process."""
-    return connected(scheduler, workers) if scheduler or workers else None
-
-
 def fit(
     data: DataArgument,
     *,
@@ -87,9 +78,8 @@ def fit(
     max_iter: Annotated[int, typer.Option(min=1, help="Iterations at most.")] = 100,
     resume: Resume = False,
     overwrite: Overwrite = False,
-    workers: Workers = None,
-    scheduler: Scheduler = None,
     json: Json = False,
+    client: Any,
 ) -> None:
     """Learn a model, how reliable each image is, and how far it agrees with the rest.
 
@@ -98,7 +88,6 @@ def fit(
     goes on. Next: gpgc rank, gpgc report.
     """
     check_choice(resume=resume, overwrite=overwrite)
-    check_choice(workers=workers, scheduler=scheduler)
     check_output(folder=out)
     with Display() as display:
         model = train(
@@ -110,7 +99,7 @@ def fit(
             overwrite=overwrite,
             progress=display.fit,
             announce=display.announce,
-            client=_cluster(scheduler, workers),
+            client=client,
         )
     if json:
         print_json(_outcome(out, model))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from enum import StrEnum
 from shlex import quote
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -22,17 +22,14 @@ from gpgc_dask.cli.options import (
     OnErrorOption,
     Overwrite,
     Resume,
-    Scheduler,
     SoftThreshold,
     Void,
-    Workers,
     check_choice,
     check_output,
     to_classes,
     to_colour,
     to_numbers,
 )
-from gpgc_dask.cluster import connected
 from gpgc_dask.imaging import IngestReport
 from gpgc_dask.imaging import ingest as ingest_images
 
@@ -143,9 +140,8 @@ def ingest(
     on_error: OnErrorOption = OnError.RAISE,
     resume: Resume = False,
     overwrite: Overwrite = False,
-    workers: Workers = None,
-    scheduler: Scheduler = None,
     json: Json = False,
+    client: Any,
 ) -> None:
     """Make a dataset of a folder of images and a folder of masks.
 
@@ -154,7 +150,6 @@ def ingest(
     Ctrl-C, the same command with --resume goes on. Runs on one process a core by default.
     """
     check_choice(resume=resume, overwrite=overwrite)
-    check_choice(workers=workers, scheduler=scheduler)
     if "://" not in out:
         check_output(folder=out)
     options = {
@@ -186,7 +181,7 @@ def ingest(
             overwrite=overwrite,
             on_error=on_error.value,
             progress=display.work,
-            client=connected(scheduler, workers),
+            client=client,
         )
     if json:
         print_json(asdict(report))

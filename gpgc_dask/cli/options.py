@@ -22,7 +22,6 @@ __all__ = [
     "OnErrorOption",
     "Overwrite",
     "Resume",
-    "Scheduler",
     "SoftThreshold",
     "Void",
     "Workers",
@@ -49,11 +48,6 @@ Workers = Annotated[
     int | None,
     typer.Option(min=1, help="Processes on this machine.", rich_help_panel=RUNNING),
 ]
-Scheduler = Annotated[
-    str | None,
-    typer.Option(help="A running Dask scheduler, as tcp://host:8786.", rich_help_panel=RUNNING),
-]
-
 
 Foreground = Annotated[
     str | None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -16,12 +16,9 @@ from gpgc_dask.cli.options import (
     OnErrorOption,
     Overwrite,
     Resume,
-    Scheduler,
-    Workers,
     check_choice,
     check_output,
 )
-from gpgc_dask.cluster import connected
 from gpgc_dask.imaging import PredictReport, predict_masks
 from gpgc_dask.persistence import load
 
@@ -59,9 +56,8 @@ def predict(
     on_error: OnErrorOption = OnError.RAISE,
     resume: Resume = False,
     overwrite: Overwrite = False,
-    workers: Workers = None,
-    scheduler: Scheduler = None,
     json: Json = False,
+    client: Any,
 ) -> None:
     """Draw masks of new photos with a model: PNGs named after the photos, at their own size.
 
@@ -70,7 +66,6 @@ def predict(
     a core by default.
     """
     check_choice(resume=resume, overwrite=overwrite)
-    check_choice(workers=workers, scheduler=scheduler)
     for folder in (out, probability, std):
         check_output(folder=folder)
     with Display() as display:
@@ -85,7 +80,7 @@ def predict(
             overwrite=overwrite,
             on_error=on_error.value,
             progress=display.work,
-            client=connected(scheduler, workers),
+            client=client,
         )
     if json:
         print_json(asdict(report))

@@ -11,6 +11,7 @@ from typing import Any
 from distributed import Client, Future, KilledWorker, as_completed
 
 from gpgc_dask.cluster import any_client
+from gpgc_dask.endurance import LOST
 from gpgc_dask.imaging.errors import IngestError
 
 __all__ = ["Guard", "completed", "completed_batches", "entered"]
@@ -92,6 +93,11 @@ class Guard:
             raise IngestError(
                 f"workers died again and again over {self.what}: give them more memory, or a "
                 "smaller side (--side), and go on with resume=True (--resume)"
+            ) from error
+        if isinstance(error, LOST):
+            raise IngestError(
+                f"the connection to the cluster was lost over {self.what}: what is done is kept; "
+                "go on with resume=True (--resume) once it is back"
             ) from error
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise IngestError(

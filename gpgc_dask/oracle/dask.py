@@ -30,6 +30,7 @@ from distributed.system import MEMORY_LIMIT
 
 from gpgc_dask.arrays import Array, Features, Index, Mask
 from gpgc_dask.cluster import active_client, is_inside
+from gpgc_dask.endurance import compute_on
 from gpgc_dask.oracle.base import FeatureOracle, Rows
 from gpgc_dask.oracle.kernels import Arithmetic
 from gpgc_dask.oracle.layout import TaskRows, cut_tasks, is_adjacent, whole_batches
@@ -86,7 +87,10 @@ def is_dask(X: object) -> bool:
 
 def compute(*collections: Any) -> tuple[Any, ...]:
     """Compute with one BLAS thread a task where the tasks run in this process."""
+    client = active_client()
     with _blas_limit(), dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}):
+        if client is not None:
+            return compute_on(client, collections)
         return tuple(dask.compute(*collections))
 
 

@@ -1,0 +1,122 @@
+"""A Dask cluster of separate processes over TLS, to be killed, stopped and starved."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from distributed import Client
+
+from gpgc_dask.certificates import make_certificates
+from gpgc_dask.cluster import TlsFiles, connect
+
+QUICK = {
+    "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "4s",
+    "DASK_DISTRIBUTED__SCHEDULER__WORKER_SATURATION": "1.0",
+    "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "10s",
+}
+"""A scheduler that gives up silent workers sooner than in real life."""
+
+
+def tls_files(folder, role: str) -> TlsFiles:
+    names = ("ca.pem", f"{role}.pem", f"{role}-key.pem")
+    return TlsFiles(*(str(Path(folder) / name) for name in names))
+
+
+class Processes:
+    """One scheduler and some workers under nannies, each a process of its own, on loopback."""
+
+    def __init__(self, folder, n_workers: int = 2, memory_limit: str = "2GB") -> None:
+        self.folder = Path(folder)
+        self.n_workers, self.memory_limit = n_workers, memory_limit
+        self.certificates = self.folder / "tls"
+        make_certificates(self.certificates)
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.scheduler: subprocess.Popen | None = None
+        self.workers: list[subprocess.Popen] = []
+        self.log = (self.folder / "cluster.log").open("ab")
+
+    @property
+    def address(self) -> str:
+        return f"tls://127.0.0.1:{self.port}"
+
+    def _start(self, *command: str, role: str) -> subprocess.Popen:
+        files = tls_files(self.certificates, role)
+        tls = ["--tls-ca-file", files.ca, "--tls-cert", files.cert, "--tls-key", files.key]
+        return subprocess.Popen(
+            [sys.executable, "-m", "dask", *command, *tls],
+            env=os.environ | QUICK,
+            stdout=self.log,
+            stderr=self.log,
+            start_new_session=True,
+        )
+
+    def start(self) -> None:
+        self.scheduler = self._start(
+            *("scheduler", "--host", "127.0.0.1", "--port", str(self.port)),
+            *("--protocol", "tls", "--no-dashboard"),
+            role="scheduler",
+        )
+        self.workers = [
+            self._start(
+                *("worker", self.address, "--nthreads", "1", "--no-dashboard"),
+                *("--memory-limit", self.memory_limit, "--host", "127.0.0.1"),
+                *("--local-directory", str(self.folder), "--death-timeout", "30"),
+                role="worker",
+            )
+            for _ in range(self.n_workers)
+        ]
+
+    def wait(self, client: Client) -> None:
+        client.wait_for_workers(self.n_workers, timeout=60)
+
+    def stop(self) -> None:
+        for process in (*self.workers, self.scheduler):
+            if process is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        self.workers, self.scheduler = [], None
+
+    def kill_scheduler(self) -> None:
+        self.scheduler.kill()
+        self.scheduler.wait()
+
+    def connect(self):
+        return connect(self.address, tls=tls_files(self.certificates, "client"))
+
+    def tls_options(self, role: str = "client") -> list[str]:
+        files = tls_files(self.certificates, role)
+        return ["--tls-ca", files.ca, "--tls-cert", files.cert, "--tls-key", files.key]
+
+    def __enter__(self) -> Processes:
+        self.start()
+        deadline = time.monotonic() + 60
+        while True:
+            with (
+                contextlib.suppress(OSError),
+                socket.create_connection(("127.0.0.1", self.port), 1),
+            ):
+                return self
+            if time.monotonic() > deadline:
+                self.stop()
+                raise TimeoutError((self.folder / "cluster.log").read_text()[-2000:])
+            time.sleep(0.1)
+
+    def __exit__(self, *error) -> None:
+        self.stop()
+        self.log.close()
+
+
+def worker_pids(client: Client) -> dict[str, int]:
+    """{address: process} of the workers that answer now."""
+    found = client.run(os.getpid, on_error="ignore")
+    return {address: pid for address, pid in found.items() if isinstance(pid, int)}

@@ -1,0 +1,89 @@
+"""Ways to a cluster: processes of our own, a running scheduler, and what is wrong with it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+from distributed import Client, LocalCluster
+
+from gpgc_dask import cluster
+from gpgc_dask.cluster import connect
+
+
+def test_processes_of_our_own():
+    with connect("local", workers=2, memory_limit="512MB") as client:
+        workers = client.scheduler_info(n_workers=-1)["workers"].values()
+        assert [worker["nthreads"] for worker in workers] == [1, 1]
+        assert {worker["memory_limit"] for worker in workers} == {512_000_000}
+        sockets = client.cluster.scheduler.http_server._sockets.values()
+        assert {each.getsockname()[0] for each in sockets} == {"127.0.0.1"}, "seen from outside"
+        assert client.cluster.scheduler.WORKER_SATURATION == 1.0
+
+
+def slowly(number):
+    time.sleep(0.2)
+    return number
+
+
+def test_as_many_workers_as_there_is_work():
+    with connect("local", workers=1, most_workers=2) as client:
+        client.wait_for_workers(1, timeout=30)
+        futures = client.map(slowly, range(200))
+        client.wait_for_workers(2, timeout=30)
+        client.cancel(futures)
+
+
+def test_a_running_scheduler(client):
+    with connect(client.scheduler.address) as other:
+        assert other.submit(sum, [1, 2]).result(timeout=30) == 3
+
+
+def test_nobody_there(monkeypatch):
+    monkeypatch.setattr(cluster, "CONNECT_SECONDS", 1)
+    with (
+        pytest.raises(ConnectionError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"),
+        connect("tcp://127.0.0.1:9"),
+    ):
+        pass
+
+
+def test_workers_of_another_version(tmp_path):
+    """A worker whose gpgc_dask says that it is another one is not worked with."""
+    about = tmp_path / "gpgc_dask-0.0.1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: gpgc_dask\nVersion: 0.0.1\n")
+    with LocalCluster(n_workers=0, dashboard_address=None) as old:
+        address = old.scheduler_address
+        paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+        worker = subprocess.Popen(
+            [sys.executable, "-m", "dask", "worker", address, "--no-nanny", "--no-dashboard"],
+            env=os.environ | {"PYTHONPATH": paths},
+            cwd=tmp_path,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            with Client(address) as client:
+                client.wait_for_workers(1, timeout=60)
+            with (
+                pytest.raises(
+                    RuntimeError,
+                    match=r"worker tcp.* has version 0\.0\.1 of gpgc_dask, .*install the same",
+                ),
+                connect(address),
+            ):
+                pass
+        finally:
+            worker.kill()
+            worker.wait()
+
+
+def test_options_that_exclude_each_other(run, reference, tmp_path):
+    model = tmp_path / "m.zarr"
+    code, _, err = run("fit", reference, "-o", model, "--workers", 2, "--scheduler", "tcp://a:1")
+    assert (code, "--workers and --scheduler exclude each other" in err) == (2, True)
+    code, _, err = run("fit", reference, "-o", model, "--kubernetes", "x", "--scheduler", "tcp://a")
+    assert (code, "--scheduler and --kubernetes exclude each other" in err) == (2, True)
