@@ -8,9 +8,9 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
+import psutil
 from distributed import Client
 
 from gpgc_dask.certificates import make_certificates
@@ -20,6 +20,7 @@ QUICK = {
     "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "4s",
     "DASK_DISTRIBUTED__SCHEDULER__WORKER_SATURATION": "1.0",
     "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "10s",
+    "DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": "8s",
 }
 """A scheduler that gives up silent workers sooner than in real life."""
 
@@ -30,11 +31,23 @@ def tls_files(folder, role: str) -> TlsFiles:
 
 
 class Processes:
-    """One scheduler and some workers under nannies, each a process of its own, on loopback."""
+    """One scheduler and some workers under nannies, each a process of its own.
 
-    def __init__(self, folder, n_workers: int = 2, memory_limit: str = "2GB") -> None:
+    hosts : addresses of the scheduler and of each worker; default loopback
+    within : what goes before a command for it to run on a host
+    """
+
+    def __init__(
+        self,
+        folder,
+        n_workers: int = 2,
+        memory_limit: str = "2GB",
+        hosts: list[str] | None = None,
+        within=lambda host: [],
+    ) -> None:
         self.folder = Path(folder)
         self.n_workers, self.memory_limit = n_workers, memory_limit
+        self.hosts, self.within = hosts or ["127.0.0.1"] * (1 + n_workers), within
         self.certificates = self.folder / "tls"
         make_certificates(self.certificates)
         with socket.socket() as probe:
@@ -46,13 +59,13 @@ class Processes:
 
     @property
     def address(self) -> str:
-        return f"tls://127.0.0.1:{self.port}"
+        return f"tls://{self.hosts[0]}:{self.port}"
 
-    def _start(self, *command: str, role: str) -> subprocess.Popen:
+    def _start(self, host: str, *command: str, role: str) -> subprocess.Popen:
         files = tls_files(self.certificates, role)
         tls = ["--tls-ca-file", files.ca, "--tls-cert", files.cert, "--tls-key", files.key]
         return subprocess.Popen(
-            [sys.executable, "-m", "dask", *command, *tls],
+            [*self.within(host), sys.executable, "-m", "dask", *command, "--host", host, *tls],
             env=os.environ | QUICK,
             stdout=self.log,
             stderr=self.log,
@@ -61,18 +74,19 @@ class Processes:
 
     def start(self) -> None:
         self.scheduler = self._start(
-            *("scheduler", "--host", "127.0.0.1", "--port", str(self.port)),
-            *("--protocol", "tls", "--no-dashboard"),
+            self.hosts[0],
+            *("scheduler", "--port", str(self.port), "--protocol", "tls", "--no-dashboard"),
             role="scheduler",
         )
         self.workers = [
             self._start(
+                host,
                 *("worker", self.address, "--nthreads", "1", "--no-dashboard"),
-                *("--memory-limit", self.memory_limit, "--host", "127.0.0.1"),
-                *("--local-directory", str(self.folder), "--death-timeout", "30"),
+                *("--memory-limit", self.memory_limit, "--death-timeout", "30"),
+                *("--local-directory", str(self.folder)),
                 role="worker",
             )
-            for _ in range(self.n_workers)
+            for host in self.hosts[1:]
         ]
 
     def wait(self, client: Client) -> None:
@@ -86,9 +100,17 @@ class Processes:
                 process.wait()
         self.workers, self.scheduler = [], None
 
-    def kill_scheduler(self) -> None:
-        self.scheduler.kill()
-        self.scheduler.wait()
+    def worker_pids(self) -> list[int]:
+        """The workers themselves, which their nannies start again if they die."""
+        found = []
+        for nanny in self.workers:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                found += [
+                    child.pid
+                    for child in psutil.Process(nanny.pid).children(recursive=True)
+                    if "spawn_main" in " ".join(child.cmdline())
+                ]
+        return found
 
     def connect(self):
         return connect(self.address, tls=tls_files(self.certificates, "client"))
@@ -99,24 +121,8 @@ class Processes:
 
     def __enter__(self) -> Processes:
         self.start()
-        deadline = time.monotonic() + 60
-        while True:
-            with (
-                contextlib.suppress(OSError),
-                socket.create_connection(("127.0.0.1", self.port), 1),
-            ):
-                return self
-            if time.monotonic() > deadline:
-                self.stop()
-                raise TimeoutError((self.folder / "cluster.log").read_text()[-2000:])
-            time.sleep(0.1)
+        return self
 
     def __exit__(self, *error) -> None:
         self.stop()
         self.log.close()
-
-
-def worker_pids(client: Client) -> dict[str, int]:
-    """{address: process} of the workers that answer now."""
-    found = client.run(os.getpid, on_error="ignore")
-    return {address: pid for address, pid in found.items() if isinstance(pid, int)}

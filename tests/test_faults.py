@@ -18,7 +18,7 @@ import pytest
 from gpgc_dask import load
 from gpgc_dask.endurance import ClusterError, compute_on
 from gpgc_dask.training import train
-from tests.processes import Processes, worker_pids
+from tests.processes import Processes
 from tests.superpixels import write_dataset
 
 N, K = 60_000, 384
@@ -94,7 +94,7 @@ def test_workers_killed_in_every_phase(
     """The sample, the first read, every step, the certificate, the review: a kill in each."""
 
     def kill(client):
-        pids = list(worker_pids(client).values())
+        pids = processes.worker_pids()
         if pids:
             os.kill(rng.choice(pids), signal.SIGKILL)
         return pids
@@ -112,7 +112,7 @@ def test_workers_that_stop_answering(processes, data, undisturbed, tmp_path, mon
     pauses = iter([1.0, 8.0])
 
     def stop(client):
-        pid = rng.choice(list(worker_pids(client).values()))
+        pid = rng.choice(processes.worker_pids())
         os.kill(pid, signal.SIGSTOP)
         timer = threading.Timer(next(pauses), os.kill, [pid, signal.SIGCONT])
         timer.start()
@@ -143,7 +143,7 @@ def test_workers_out_of_memory(processes, data, undisturbed, tmp_path, monkeypat
     greedy = []
 
     def starve(client):
-        worker = rng.choice(list(worker_pids(client)))
+        worker = rng.choice(list(client.nthreads()))
         greedy.append(client.submit(eat, 4, workers=[worker], pure=False, priority=100))
         time.sleep(3)
         client.cancel(greedy)
@@ -152,10 +152,10 @@ def test_workers_out_of_memory(processes, data, undisturbed, tmp_path, monkeypat
     faults = Faults(monkeypatch, starve, rng, at=(2, 3), within=0.1)
     with processes.connect() as client:
         processes.wait(client)
-        before = set(worker_pids(client).values())
+        before = set(processes.worker_pids())
         model = train(data, tmp_path / "m.zarr", parameters=PAPER)
         processes.wait(client)
-        assert set(worker_pids(client).values()) != before, "nobody ran out of memory"
+        assert set(processes.worker_pids()) != before, "nobody ran out of memory"
     check_same(model, undisturbed)
     assert faults.struck == 2
 
