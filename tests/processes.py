@@ -20,7 +20,7 @@ QUICK = {
     "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "4s",
     "DASK_DISTRIBUTED__SCHEDULER__WORKER_SATURATION": "1.0",
     "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "10s",
-    "DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": "8s",
+    "DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": "12s",
 }
 """A scheduler that gives up silent workers sooner than in real life."""
 
