@@ -125,7 +125,7 @@ def one_fit(command: list[str], fire: Fire, faults: int) -> int:
         complaint = threading.Thread(target=fire.driver.stderr.read)
         complaint.start()
         while fire.driver.poll() is None:
-            time.sleep(fire.rng.uniform(0.2, 2.0))
+            time.sleep(fire.rng.uniform(0.5, 5.0))
             if fire.driver.poll() is None and fire.done.total() < faults:
                 fire.strike()
         complaint.join()
