@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,15 +15,31 @@ SCRIPTS = sorted(path for path in (ROOT / "benchmarks").glob("*.py") if path.nam
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
-def test_benchmark_runs(script):
-    done = subprocess.run(
+def smoke(script):
+    return subprocess.run(
         [sys.executable, script, "--smoke", "--repeats", "1"],
         capture_output=True,
         text=True,
         check=False,
         timeout=300,
     )
+
+
+@pytest.fixture(scope="module")
+def under_way(request):
+    """{script: its run}, two at a time: they spend most of it on starting."""
+    wanted = [item.callspec.params["script"] for item in request.session.items if is_smoke(item)]
+    with ThreadPoolExecutor(2) as pool:
+        yield {script: pool.submit(smoke, script) for script in wanted}
+
+
+def is_smoke(item):
+    return getattr(item, "originalname", "") == "test_benchmark_runs"
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_benchmark_runs(script, under_way):
+    done = under_way[script].result()
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
 
