@@ -18,7 +18,7 @@ def inside(name: str) -> PurePosixPath:
     """The name of an image as a path within a folder, never outside it."""
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in name:
-        raise ValueError(f"the name {name!r} leads out of its folder: rename the image")
+        raise ValueError(f"the name {str(name)!r} leads out of its folder: rename the image")
     return path
 
 
@@ -36,7 +36,7 @@ def check_sources(
     folder = source["images"]
     for name, path in zip(names, images, strict=True):
         if os.path.normpath(path) != os.path.normpath(os.path.join(folder, inside(name))):
-            raise ValueError(f"{path} is not {name!r} in the folder of images, {folder}")
+            raise ValueError(f"{path} is not {str(name)!r} in the folder of images, {folder}")
     if "coco" in source:
         return
     folder = os.path.join(os.path.normpath(source["masks"]), "")
