@@ -111,10 +111,16 @@ class GuardedArray:
         except (OSError, MemoryError):
             raise  # of the machine or the network: what is stored may be sound
         except Exception as error:
-            raise DamagedError(self._told(index, error)) from error
+            told = self._told(index, error)
+            if told is not None:
+                raise DamagedError(told) from error
+        return np.asarray(self.array[index])
 
-    def _told(self, index: Any, error: Exception) -> str:
-        """Which of the chunks asked for cannot be read, and what is in them."""
+    def _told(self, index: Any, error: Exception) -> str | None:
+        """Which of the chunks asked for cannot be read, and what is in them.
+
+        None where all can be read now: what came was spoilt on its way, and not in the store.
+        """
         first = index[0] if isinstance(index, tuple) and index else index
         if not self.ndim or not isinstance(first, slice):
             first = slice(None)
@@ -125,8 +131,8 @@ class GuardedArray:
             for number in range(start // size, -(-max(stop, start + 1) // size))
             if not self._is_readable(number * size, (number + 1) * size)
         ]
-        if not bad:  # a fault that has passed, or lies elsewhere
-            return f"{self.name} of {self.place} cannot be read ({error}): try again"
+        if not bad:
+            return None
         low, high = bad[0] * size, (bad[0] + 1) * size
         others = f", and {len(bad) - 1} more chunk(s)" if len(bad) > 1 else ""
         return (

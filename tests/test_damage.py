@@ -19,12 +19,14 @@ import pytest
 import zarr
 from PIL import Image
 from zarr.codecs import ZstdCodec
+from zarr.storage import LocalStore, WrapperStore
 
 from gpgc_dask import GP, GPGC, MarginSVM, load, open_dataset
 from gpgc_dask.cli import FORESEEN
 from gpgc_dask.damage import DIGESTS, DamagedError, digests
 from gpgc_dask.dataset import VARIABLES
-from gpgc_dask.imaging import ingest, write_masks
+from gpgc_dask.guarded import GuardedArray
+from gpgc_dask.imaging import assemble, ingest, write_masks
 from gpgc_dask.imaging.errors import InputError
 from gpgc_dask.imaging.masks import MaskFormat, read_mask
 from gpgc_dask.imaging.photos import Orientation, read_photo
@@ -33,7 +35,7 @@ from gpgc_dask.report import write_report
 from gpgc_dask.selection import write_folder
 from gpgc_dask.storage import Location, write_whole
 from tests.images import save_pairs, tree_bytes
-from tests.ingesting import QUICK
+from tests.ingesting import QUICK, CrashError, crash_after
 
 DATASET_TRIES, MODEL_TRIES = 500, 200
 HANGS_AFTER = 60
@@ -172,6 +174,48 @@ def test_datasets_of_the_old_layout_still_open(sound, tmp_path):
     (old / "features/c/1/0").unlink()
     with pytest.raises(DamagedError, match=r"chunk 1 of features .*it is missing"):
         GP(redundancy=1.0).fit(open_dataset(old))
+
+
+@pytest.mark.parametrize("kind", ["features", "segments", "rows"])
+def test_what_an_unfinished_ingest_keeps_is_guarded_too(sound, tmp_path, monkeypatch, kind):
+    folders, target = (sound.parent / "images", sound.parent / "masks"), tmp_path / "data.zarr"
+    with monkeypatch.context() as patch:
+        crash_after(patch, assemble.ChunkTask, "run", 0)
+        with pytest.raises(CrashError):
+            ingest(*folders, target, **QUICK)
+    part = min((target / ".ingest/parts").glob(f"*.{kind}"))
+    flip(part, part.stat().st_size // 2)
+    with pytest.raises(DamagedError, match=r"is damaged: remove .*--resume"):
+        ingest(*folders, target, resume=True, **QUICK)
+    for path in part.parent.glob(f"{part.stem}.*"):
+        path.unlink()
+    ingest(*folders, target, resume=True, **QUICK)
+    ingest(*folders, tmp_path / "whole.zarr", **QUICK)
+    assert tree_bytes(target) == tree_bytes(tmp_path / "whole.zarr")
+
+
+class SpoilsOnce(WrapperStore):
+    """A store behind a bad line: its first chunk arrives with a bit flipped."""
+
+    spoilt = False
+
+    async def get(self, key, prototype=None, byte_range=None):
+        found = await self._store.get(key, prototype, byte_range)
+        if "/c/" not in key or self.spoilt:
+            return found
+        self.spoilt = True
+        content = found.as_numpy_array().copy()
+        content[100] ^= 1
+        return type(found).from_array_like(content)
+
+
+def test_what_was_spoilt_on_its_way_is_read_again(sound):
+    store = SpoilsOnce(LocalStore(sound, read_only=True))
+    group = zarr.open_group(store, mode="r")
+    array = GuardedArray(group, "features", str(sound), "do something")
+    right = zarr.open_group(sound, mode="r")["features"][60:70]
+    np.testing.assert_array_equal(array[60:70], right)
+    assert store.spoilt
 
 
 # -- NaN ---------------------------------------------------------------------------------------
