@@ -87,7 +87,7 @@ def create_array(
     """An empty array of the dataset, cut into chunks as its kind is best read.
 
     Features are not compressed: dense float32 hardly shrinks, and decoding it would cost half of
-    a Gram product. Their checksum costs a few per cent of a fit, see docs/performance.md.
+    a Gram product. ``benchmarks/storage.py`` measures that, and what the checksums cost.
     """
     dimensions, fixed, told = VARIABLES[name]
     dtype = np.dtype(dtype) if fixed is None else fixed
@@ -164,7 +164,10 @@ def open_dataset(
         raise ValueError(f"{url} is not finished: go on with the same gpgc ingest and --resume")
     if found == "foreign":
         if {"features", "image"} <= set(location.names()):
-            raise DamagedError(f"{url} is damaged: its zarr.json cannot be read; {WAY_OUT}")
+            raise DamagedError(
+                f"{url} is damaged: its zarr.json cannot be read; restore that file from a copy, "
+                "or remove the dataset and make it anew with gpgc ingest"
+            )
         raise ValueError(f"{url} is not a gpgc_dask dataset: make one with gpgc ingest")
     attributes = _attributes(location)
     arrays = _descriptions(location, attributes)

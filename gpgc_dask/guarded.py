@@ -23,6 +23,12 @@ __all__ = ["MAX_CHUNK_BYTES", "GuardedArray", "GuardedStore", "checksummed"]
 MAX_CHUNK_BYTES = 1 << 30
 """Decoded bytes of a chunk at most, whatever its description or its compressed bytes say."""
 
+SPOILT = (ValueError, RuntimeError, TypeError, IndexError)
+"""What decoding raises over bytes that are not what was written.
+
+All else is of the machine or the network, and what is stored may be sound.
+"""
+
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
@@ -108,9 +114,7 @@ class GuardedArray:
     def __getitem__(self, index: Any) -> Labels:
         try:
             return np.asarray(self.array[index])
-        except (OSError, MemoryError):
-            raise  # of the machine or the network: what is stored may be sound
-        except Exception as error:
+        except SPOILT as error:
             told = self._told(index, error)
             if told is not None:
                 raise DamagedError(told) from error
@@ -135,17 +139,17 @@ class GuardedArray:
             return None
         low, high = bad[0] * size, (bad[0] + 1) * size
         others = f", and {len(bad) - 1} more chunk(s)" if len(bad) > 1 else ""
+        key = f"{self.name}/c" + f"/{bad[0]}" * (self.ndim > 0) + "/0" * (self.ndim - 1)
+        reason = str(error).partition(". ")[0]
         return (
-            f"{self.place} is damaged: chunk {bad[0]} of {self.name} cannot be read ({error})"
-            f"{self._contents(low, high)}{others}; {self.way_out}"
+            f"{self.place} is damaged: chunk {bad[0]} of {self.name} cannot be read ({key}: "
+            f"{reason}){self._contents(low, high)}{others}; {self.way_out}"
         )
 
     def _is_readable(self, low: int, high: int) -> bool:
         try:
             self.array[low:high] if self.ndim else self.array[...]
-        except (OSError, MemoryError):
-            raise
-        except Exception:
+        except SPOILT:
             return False
         return True
 

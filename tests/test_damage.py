@@ -12,13 +12,13 @@ import subprocess
 import zlib
 from pathlib import Path
 
-import google_crc32c
+import fsspec
 import numcodecs
 import numpy as np
 import pytest
 import zarr
 from PIL import Image
-from zarr.codecs import ZstdCodec
+from zarr.codecs import Crc32cCodec, ZstdCodec
 from zarr.storage import LocalStore, WrapperStore
 
 from gpgc_dask import GP, GPGC, MarginSVM, load, open_dataset
@@ -142,6 +142,20 @@ def test_predictions_never_come_of_a_lost_chunk(sound, data):
     assert not (data.parent / "out").exists()
 
 
+@pytest.mark.parametrize("spoil", [None, b"", b"x" * 7940])
+def test_a_chunk_lost_in_another_kind_of_store(sound, spoil):
+    url = "memory://damage/data.zarr"
+    files = fsspec.filesystem("memory")
+    files.pipe({f"{url}/{name}": content for name, content in tree_bytes(sound).items()})
+    assert GP(redundancy=1.0).fit(open_dataset(url)).converged_
+    if spoil is None:
+        files.rm_file(f"{url}/features/c/1/0")
+    else:
+        files.pipe_file(f"{url}/features/c/1/0", spoil)
+    with pytest.raises(DamagedError, match=rf"{url} .*chunk 1 of features .*rows 64 … 127, images"):
+        GP(redundancy=1.0).fit(open_dataset(url))
+
+
 def test_every_chunk_is_written(tmp_path):
     """Also those that hold nothing but what a missing one would read as."""
     images, masks = save_pairs(tmp_path, 3)
@@ -216,6 +230,23 @@ def test_what_was_spoilt_on_its_way_is_read_again(sound):
     right = zarr.open_group(sound, mode="r")["features"][60:70]
     np.testing.assert_array_equal(array[60:70], right)
     assert store.spoilt
+
+
+class LineError(Exception):
+    """As clients of object stores raise of their own kind."""
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError("gone"), LineError("gone")])
+def test_a_fault_of_the_line_is_not_taken_for_damage(sound, error):
+    class Unreachable(WrapperStore):
+        async def get(self, key, prototype=None, byte_range=None):
+            if "/c/" in key:
+                raise error
+            return await self._store.get(key, prototype, byte_range)
+
+    group = zarr.open_group(Unreachable(LocalStore(sound, read_only=True)), mode="r")
+    with pytest.raises(type(error), match="gone"):
+        GuardedArray(group, "features", str(sound), "do something")[60:70]
 
 
 # -- NaN ---------------------------------------------------------------------------------------
@@ -375,8 +406,11 @@ def test_descriptions_that_cannot_be_true(data, lie):
 
 
 def put_chunk(path: Path, content: bytes) -> None:
-    """With a right checksum."""
-    path.write_bytes(content + struct.pack("<I", google_crc32c.value(content)))
+    """With a right checksum, as Zarr makes it."""
+    packed = np.frombuffer(content, dtype=np.uint8)
+    made = path.parent.parent.parent.parent / "checksummed.zarr"
+    zarr.create_array(made, data=packed, chunks=packed.shape, compressors=Crc32cCodec())
+    shutil.copy(made / "c/0", path)
 
 
 def zeros_packed(size: int, *, tells: bool = True) -> bytes:
@@ -576,6 +610,9 @@ def test_a_full_disk_has_no_half_of_anything(sound, fitted, disk, run):
         assert code == 1
         assert "no space is left: make room" in err
         assert str(disk / out) in err
+    code, _, err = run("predict", fitted, sound.parent / "images", "-o", disk / "predicted")
+    assert code == 1
+    assert f"no space is left at {disk / 'predicted'}" in err
     assert [path for path in disk.rglob("*") if path.is_file()] == [disk / "filler"]
 
 
