@@ -712,8 +712,8 @@ def spoilt_at_random(folder: Path, tries: int, judge) -> tuple[int, int]:
 def test_a_dataset_spoilt_at_random(data, sync):
     def judge() -> bool:
         found = open_dataset(data)
-        model = GPGC(redundancy=1.0).fit(found)
         maps = found["segments"].values
+        model = GPGC(redundancy=1.0).fit(found)
         return (
             model.log_evidence_ == right.log_evidence_
             and np.array_equal(model.noise_variance_, right.noise_variance_)
