@@ -35,7 +35,8 @@ def check_sources(
     """
     folder = source["images"]
     for name, path in zip(names, images, strict=True):
-        if os.path.normpath(path) != os.path.normpath(os.path.join(folder, inside(name))):
+        right = os.path.join(folder, str(inside(name)))
+        if path != right and os.path.normpath(path) != os.path.normpath(right):
             raise ValueError(f"{path} is not {str(name)!r} in the folder of images, {folder}")
     if "coco" in source:
         return
