@@ -14,7 +14,7 @@ import dask
 import numpy as np
 import zarr
 from common import Section, best_seconds, open_features, parser, relu_features
-from zarr.codecs import BloscCodec, ZstdCodec
+from zarr.codecs import BloscCodec, Crc32cCodec, ZstdCodec
 
 from gpgc_dask.oracle.base import Rows
 from gpgc_dask.oracle.dask import DaskSweeps
@@ -22,6 +22,7 @@ from gpgc_dask.oracle.kernels import Arithmetic
 
 CODECS = {
     "none": None,
+    "none, crc32c": Crc32cCodec(),
     "lz4, shuffled": BloscCodec(cname="lz4", clevel=1, shuffle="shuffle"),
     "zstd 1, shuffled": BloscCodec(cname="zstd", clevel=1, shuffle="shuffle"),
     "zstd 1": ZstdCodec(level=1),

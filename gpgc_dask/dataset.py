@@ -26,13 +26,24 @@ from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any
 
+import dask.array as da
 import numpy as np
 import pandas as pd
 import xarray as xr
 import zarr
-from zarr.storage import LocalStore
 
-from gpgc_dask.arrays import Array, Labels
+from gpgc_dask.arrays import Array, Index, Labels, Mask
+from gpgc_dask.damage import (
+    DIGESTS,
+    DamagedError,
+    check_digests,
+    digests,
+    read_attributes,
+    read_metadata,
+)
+from gpgc_dask.guarded import GuardedArray, GuardedStore, checksummed
+from gpgc_dask.paths import check_sources
+from gpgc_dask.schema import VARIABLES, check_descriptions, codec_names
 from gpgc_dask.storage import Location
 
 __all__ = [
@@ -47,7 +58,8 @@ __all__ = [
 ]
 
 FORMAT = "gpgc_dask dataset"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""2: every chunk is written and has a checksum, descriptions have digests. 1 had none of these."""
 
 OUTSIDE = np.iinfo(np.uint16).max
 """In ``segments``: a pixel of the array that is none of the photo."""
@@ -60,26 +72,13 @@ ROW_CHUNK = 1 << 20
 PHOTO_CHUNK = 1 << 16
 SEGMENT_BYTES = 4 << 20
 
-VARIABLES: dict[str, tuple[tuple[str, ...], Any, str]] = {
-    "features": (("superpixel", "feature"), None, "features, pooled over the superpixel"),
-    "label": (("superpixel",), "uint8", "class of most of the mask's pixels"),
-    "weight": (("superpixel",), "float32", "training weight; 0 where the mask is mostly void"),
-    "image": (("superpixel",), "int32", "number of the image, along photo"),
-    "pixels": (("superpixel",), "int64", "area in pixels of the photo"),
-    "feature_group": (("feature",), str, "columns that share one prior scale"),
-    "image_name": (("photo",), str, "path within the folder of images"),
-    "image_path": (("photo",), str, "where the photo was read"),
-    "mask_path": (("photo",), str, "where the mask was read"),
-    "height": (("photo",), "int32", "of the photo, upright, in pixels"),
-    "width": (("photo",), "int32", "of the photo, upright, in pixels"),
-    "flags": (("photo",), str, "what to know about the mask, joined by ;"),
-    "segments": (("photo", "y", "x"), "uint16", "superpixel of each pixel at working size"),
-    "segment_height": (("photo",), "int32", "rows of segments that are the photo's"),
-    "segment_width": (("photo",), "int32", "columns of segments that are the photo's"),
-    "skipped_name": (("skipped",), str, "file that could not be used"),
-    "skipped_reason": (("skipped",), str, "why not"),
-}
-"""{name: (dimensions, type (None: as given), what it is)}"""
+MAX_PIXELS = 1 << 28
+"""Pixels of a photo at most: more than PIL decodes."""
+
+WAY_OUT = (
+    "restore that file from a copy, or make the dataset anew (gpgc ingest --overwrite), without "
+    "those images if their photos are lost"
+)
 
 
 def create_array(
@@ -88,14 +87,14 @@ def create_array(
     """An empty array of the dataset, cut into chunks as its kind is best read.
 
     Features are not compressed: dense float32 hardly shrinks, and decoding it would cost half of
-    a Gram product.
+    a Gram product. ``benchmarks/storage.py`` measures that, and what the checksums cost.
     """
     dimensions, fixed, told = VARIABLES[name]
     dtype = np.dtype(dtype) if fixed is None else fixed
-    options: dict[str, Any] = {}
+    options = checksummed(compressed=name != "features")
     if name == "features":
-        # A chunk that gets lost reads as NaN, which every fit refuses, not as zeros.
-        options |= {"compressors": None, "fill_value": np.nan}
+        # To other programs a chunk that gets lost reads as NaN, not as zeros.
+        options["fill_value"] = np.nan
     if name == "segments":
         options["fill_value"] = OUTSIDE
     return group.create_array(
@@ -128,9 +127,11 @@ def write_array(group: zarr.Group, name: str, values: Labels) -> None:
         array[...] = values
 
 
-def finish(group: zarr.Group, attributes: Mapping[str, Any]) -> None:
+def finish(location: Location, attributes: Mapping[str, Any]) -> None:
     """Mark the dataset as whole: a group without this mark is not opened."""
-    group.update_attributes({"format": FORMAT, "format_version": FORMAT_VERSION, **attributes})
+    known = {"format": FORMAT, "format_version": FORMAT_VERSION, **attributes}
+    known[DIGESTS] = digests(location, known, VARIABLES)
+    location.group("r+").update_attributes(known)
 
 
 def state(location: Location) -> str:
@@ -144,10 +145,7 @@ def state(location: Location) -> str:
 
 
 def _attributes(location: Location) -> dict[str, Any]:
-    try:
-        return dict(location.group().attrs)
-    except (FileNotFoundError, ValueError, OSError, KeyError):
-        return {}
+    return read_attributes(location) or {}
 
 
 def open_dataset(
@@ -155,7 +153,8 @@ def open_dataset(
 ) -> xr.Dataset:
     """A dataset written by ``gpgc ingest``, lazily: an xarray.Dataset of dask arrays.
 
-    ``url`` is a local path or any fsspec URL. Pass the result to ``GPGC().fit``.
+    ``url`` is a local path or any fsspec URL. Pass the result to ``GPGC().fit``. What is damaged
+    is refused, here or when it is read, with a :class:`~gpgc_dask.damage.DamagedError`.
     """
     location = Location.of(url, storage_options)
     found = state(location)
@@ -164,38 +163,108 @@ def open_dataset(
     if found == "unfinished":
         raise ValueError(f"{url} is not finished: go on with the same gpgc ingest and --resume")
     if found == "foreign":
+        if {"features", "image"} <= set(location.names()):
+            raise DamagedError(
+                f"{url} is damaged: its zarr.json cannot be read; restore that file from a copy, "
+                "or remove the dataset and make it anew with gpgc ingest"
+            )
         raise ValueError(f"{url} is not a gpgc_dask dataset: make one with gpgc ingest")
-    version = _attributes(location)["format_version"]
-    if version > FORMAT_VERSION:
+    attributes = _attributes(location)
+    arrays = _descriptions(location, attributes)
+    dataset = _opened(location, arrays, attributes)
+    dataset.encoding["source"] = location.url
+    _check_photos(dataset, location)
+    return dataset
+
+
+def _descriptions(location: Location, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """{name: description} of the dataset's arrays, as they were written and fit to be read."""
+    version = attributes.get("format_version")
+    if type(version) is int and version > FORMAT_VERSION:
         raise ValueError(
-            f"{url} was written by a newer gpgc_dask (format {version}, this one reads up to "
+            f"{location} was written by a newer gpgc_dask (format {version}, this one reads up to "
             f"{FORMAT_VERSION}): upgrade gpgc_dask"
         )
+    guarded = version != 1 or DIGESTS in attributes
+    if guarded:
+        arrays = check_digests(location, attributes, WAY_OUT)
+    else:
+        arrays = read_metadata(location, VARIABLES)
+    missing = [name for name in VARIABLES if name not in arrays]
+    if missing:
+        raise DamagedError(
+            f"{location} is damaged: it lacks {', '.join(missing)}; make it anew with gpgc ingest"
+        )
+    check_descriptions(arrays, str(location), checksums=guarded)
+    return {name: arrays[name] for name in VARIABLES}
+
+
+def _opened(
+    location: Location, arrays: Mapping[str, Any], attributes: Mapping[str, Any]
+) -> xr.Dataset:
+    """Our arrays, each guarded, and whatever else somebody has put into the group."""
+    whole = VARIABLES if DIGESTS in attributes else ("features", "segments")
+    compressed = [name for name, told in arrays.items() if "zstd" in codec_names(told)]
+    store = GuardedStore(location.group().store, frozenset(whole), frozenset(compressed))
+    group = zarr.open_group(store, mode="r", zarr_format=3, use_consolidated=False)
     # What an interrupted overwrite left beside a whole dataset is no part of it.
     warnings.filterwarnings("ignore", message=f"Object at {re.escape(UNFINISHED_FOLDER)} is not")
-    dataset = xr.open_zarr(
-        LocalStore(location.url, read_only=True) if location.is_local else location.url,
-        chunks={},
-        consolidated=False,
-        storage_options=None if location.is_local else location.options,
-        mask_and_scale=False,
+    others = xr.open_zarr(
+        store, chunks={}, consolidated=False, mask_and_scale=False, drop_variables=[*VARIABLES]
     )
-    dataset.encoding["source"] = location.url
-    _check(dataset, url)
-    others = [name for name in dataset if name not in VARIABLES]
-    ordered = dataset[[name for name in (*VARIABLES, *others) if name in dataset]]
+    own = {name: _variable(GuardedArray(group, name, str(location), WAY_OUT, _contents))
+           for name in VARIABLES}  # fmt: skip
     # What is known of each image is small, and good to look at.
-    about = [name for name in ordered if ordered[name].dims in (("photo",), ("feature",))]
-    ordered[about] = ordered[about].compute(scheduler="sync")
-    return ordered.set_coords(about)
+    about = [name for name in own if own[name].dims in (("photo",), ("feature",))]
+    told = {name: value for name, value in others.attrs.items() if name != DIGESTS}
+    return xr.Dataset({**own, **others.data_vars}, others.coords, told).set_coords(about)
 
 
-def _check(dataset: xr.Dataset, url: Any) -> None:
-    missing = [name for name in VARIABLES if name not in dataset]
-    if missing:
-        raise ValueError(
-            f"{url} is damaged: it lacks {', '.join(missing)}; make it anew with gpgc ingest"
-        )
+def _variable(array: GuardedArray) -> xr.Variable:
+    """Numbers a row or a pixel as dask arrays, what is known of images and columns in memory."""
+    dimensions, dtype, told = VARIABLES[array.name]
+    if dimensions[0] == "superpixel" or array.ndim > 1:
+        meta = np.empty((0,) * array.ndim, dtype=array.dtype)
+        data = da.from_array(array, array.chunks, name=False, meta=meta)
+    else:
+        data = array[...]
+        data = np.array(data.tolist(), dtype=object) if dtype is str else data
+    return xr.Variable(dimensions, data, {"long_name": told})
+
+
+def _contents(group: zarr.Group, dimension: str, first: int, last: int) -> str:
+    """What entries [first, last) along a dimension are, for people."""
+    if dimension == "superpixel":
+        photos = np.unique(group["image"][first:last])
+        told = f"rows {first} … {last - 1}, "
+    else:
+        photos, told = np.arange(first, last), ""
+    names = group["image_name"]
+    low, high = str(names[int(photos[0])]), str(names[int(photos[-1])])
+    return told + (f"image {low}" if low == high else f"images {low} … {high} ({photos.size})")
+
+
+def _check_photos(dataset: xr.Dataset, location: Location) -> None:
+    """Complain of photos that cannot be: those of a dataset that somebody has tampered with."""
+    try:
+        attributes = dataset.attrs
+        n_classes = len(attributes["classes"])
+        if n_classes < 2 or len(attributes["class_values"]) != n_classes:
+            raise ValueError(f"it names {n_classes} classes")
+        sizes = np.stack([dataset[name].values for name in ("height", "width")]).astype(np.int64)
+        if sizes.min() < 1 or sizes.prod(0).max() > MAX_PIXELS:
+            raise ValueError("a photo's height or width is out of range")
+        for name, limit in (("height", dataset.sizes["y"]), ("width", dataset.sizes["x"])):
+            used = dataset[f"segment_{name}"].values
+            if used.min() < 1 or used.max() > limit:
+                raise ValueError(f"segment_{name} is out of range")
+        columns = ("image_name", "image_path", "mask_path")
+        names, images, masks = (text_values(dataset[name]) for name in columns)
+        check_sources(names, images, masks, attributes["source"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise DamagedError(
+            f"{location} is damaged, or not to be trusted: {error}; {WAY_OUT}"
+        ) from error
 
 
 def text_values(variable: xr.DataArray) -> Labels:
@@ -307,6 +376,8 @@ class TrainingArrays:
     feature_groups: Labels
     weight: Array
     area: Array
+    place: Index | None = None
+    """Numbers of the rows in the dataset; None: all of them."""
 
     def replaced(self, **given: Any) -> TrainingArrays:
         """The same with what somebody gave instead; None is nothing given."""
@@ -315,13 +386,25 @@ class TrainingArrays:
 
 def training_arrays(dataset: xr.Dataset) -> TrainingArrays:
     """Features, labels, image names, feature groups, weights and areas of a dataset's rows."""
+    names = text_values(dataset["image_name"])
+    image, label, weight = (dataset[name].values for name in ("image", "label", "weight"))
+    _check_rows("image", (image >= 0) & (image < names.size), dataset)
+    _check_rows("label", label < len(dataset.attrs.get("classes", range(256))), dataset)
+    _check_rows("weight", np.isfinite(weight) & (weight >= 0), dataset)
     return TrainingArrays(
         X=dataset["features"].data,
-        y=np.asarray(dataset["label"].values),
-        groups=pd.Categorical.from_codes(
-            dataset["image"].values, text_values(dataset["image_name"])
-        ),
+        y=np.asarray(label),
+        groups=pd.Categorical.from_codes(image, names),
         feature_groups=text_values(dataset["feature_group"]),
-        weight=np.asarray(dataset["weight"].values, dtype=np.float64),
+        weight=np.asarray(weight, dtype=np.float64),
         area=np.asarray(dataset["pixels"].values, dtype=np.float64),
     )
+
+
+def _check_rows(name: str, right: Mask, dataset: xr.Dataset) -> None:
+    wrong = np.flatnonzero(~right)
+    if wrong.size:
+        raise DamagedError(
+            f"{dataset.encoding.get('source', 'the dataset')} is damaged: {name} is out of range "
+            f"in {wrong.size} row(s), the first is {wrong[0]}; make it anew with gpgc ingest"
+        )

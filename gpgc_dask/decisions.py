@@ -9,12 +9,16 @@ from scipy.special import softmax
 
 from gpgc_dask.arrays import Labels
 from gpgc_dask.oracle.dask import is_dask
+from gpgc_dask.oracle.tasks import NotFiniteError
 
 __all__ = ["likelihood_logits", "to_labels", "to_probabilities"]
 
 
-def to_labels(mean: Any, classes: Labels) -> Any:
-    """The class of the largest mean; of two classes, the second where it is positive."""
+def to_labels(mean: Any, classes: Labels, block_info: Any = None) -> Any:
+    """The class of the largest mean; of two classes, the second where it is positive.
+
+    A mean that is no number has no class: its rows are complained of.
+    """
     if is_dask(mean):
         chunks = mean.chunks[:1]
         drop = [1] if mean.ndim == 2 else None
@@ -26,6 +30,10 @@ def to_labels(mean: Any, classes: Labels) -> Any:
             drop_axis=drop,
             meta=np.empty(0, dtype=classes.dtype),
         )
+    bad = np.flatnonzero(~np.isfinite(mean).all(axis=tuple(range(1, mean.ndim))))
+    if bad.size:
+        first = block_info[0]["array-location"][0][0] if block_info else 0
+        raise NotFiniteError((bad + first).tolist())
     return classes[(mean > 0).astype(np.intp) if mean.ndim == 1 else mean.argmax(1)]
 
 

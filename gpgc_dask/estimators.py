@@ -40,6 +40,7 @@ from gpgc_dask.validation import (
     choice,
     code_labels,
     find_labels,
+    naming_groups,
     positive,
     to_vector,
     without_empty_images,
@@ -109,6 +110,7 @@ class _LinearGP(DatasetModel, ClassifierMixin, BaseEstimator, ABC):
         """
         options = self._options()
         origin = provenance(X) if is_dataset(X) else None
+        place = None
         if is_dataset(X):
             given = training_arrays(X).replaced(
                 y=y, groups=groups, feature_groups=feature_groups, weight=sample_weight
@@ -116,6 +118,7 @@ class _LinearGP(DatasetModel, ClassifierMixin, BaseEstimator, ABC):
             if groups is None and self._noise.separable:
                 given = without_empty_images(given)
             X, y, groups, sample_weight = given.X, given.y, given.groups, given.weight
+            place = given.place
             feature_groups = given.feature_groups
         # Feature names are checked before anything is learned; on a copy, so that nothing is lost.
         validate_data(type(self)(), X, skip_check_array=True)
@@ -135,7 +138,8 @@ class _LinearGP(DatasetModel, ClassifierMixin, BaseEstimator, ABC):
                 planning.Resources.of(is_dask=True),
                 redundancy=options.redundancy is None,
             )
-        self._learn(training, fit(training, options))
+        with naming_groups(groups, place):
+            self._learn(training, fit(training, options))
         self._remember(origin)
         validate_data(self, X, skip_check_array=True)
         if not self.converged_:
@@ -325,7 +329,8 @@ class _LinearGP(DatasetModel, ClassifierMixin, BaseEstimator, ABC):
             values = values[:, 0]
         if not return_agreement:
             return values
-        return values, self._agreement(values, rows, names, area * (weight > 0))
+        with naming_groups(groups):
+            return values, self._agreement(values, rows, names, area * (weight > 0))
 
     def _leave_out_rows(
         self, X: Any, y: Any, groups: Any, sample_weight: Any
@@ -363,7 +368,7 @@ class _LinearGP(DatasetModel, ClassifierMixin, BaseEstimator, ABC):
     def _agreement(self, values: Any, rows: Rows, names: Labels, area: Array) -> GroupAgreement:
         if is_dask(values):
             (values,) = compute(values)
-        predicted = (values > 0).astype(np.intp) if values.ndim == 1 else values.argmax(1)
+        predicted = to_labels(values, np.arange(rows.n_classes))
         return group_agreement(rows.codes, predicted, rows.groups, area, rows.n_classes, names)
 
     def _oracle(self, X: Any) -> FeatureOracle:

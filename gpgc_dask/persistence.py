@@ -14,11 +14,19 @@ import pandas as pd
 import zarr
 
 from gpgc_dask.arrays import Labels
+from gpgc_dask.damage import DIGESTS, DamagedError, check_digests, digests, read_attributes
+from gpgc_dask.guarded import GuardedArray, GuardedStore, checksummed
+from gpgc_dask.schema import check_plain
+from gpgc_dask.storage import Location, retold
 
 __all__ = ["is_model", "load", "local_path", "save"]
 
 FORMAT = "gpgc_dask model"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""2: chunks have checksums, descriptions have digests. 1 had neither."""
+
+WAY_OUT = "restore it from a copy, or fit it again (gpgc fit --overwrite)"
+
 ESTIMATORS = ("GPGC", "GP", "MarginSVM")
 
 ARRAYS = (
@@ -65,16 +73,13 @@ def save(model: Any, path: str | PathLike[str]) -> None:
             shutil.rmtree(target)
         new.rename(target)
     except OSError as error:
-        raise OSError(error.errno, error.strerror, str(target)) from error
+        raise retold(error, target) from error
     finally:
         shutil.rmtree(new, ignore_errors=True)
 
 
 def load(path: str | PathLike[str]) -> Any:
     """Read a model written by ``save``: a fitted ``GPGC``, ``GP`` or ``MarginSVM``."""
-    from gpgc_dask.estimators import GP, GPGC
-    from gpgc_dask.svm import MarginSVM
-
     source = local_path(path)
     if not source.exists():
         raise FileNotFoundError(f"{source} does not exist: make a model with gpgc fit, or save()")
@@ -82,18 +87,43 @@ def load(path: str | PathLike[str]) -> Any:
         raise ValueError(
             f"{source} is not a gpgc_dask model: pass what gpgc fit, or save(), has written"
         )
-    group = zarr.open_group(source, mode="r")
-    meta = dict(group.attrs)
-    if meta["format_version"] > FORMAT_VERSION:
+    location = Location.of(source)
+    meta = read_attributes(location) or {}
+    version = meta.get("format_version")
+    if type(version) is int and version > FORMAT_VERSION:
         raise ValueError(
-            f"{source} was written by a newer gpgc_dask (format {meta['format_version']}, "
+            f"{source} was written by a newer gpgc_dask (format {version}, "
             f"this one reads up to {FORMAT_VERSION}): upgrade gpgc_dask"
         )
-    kind = {"GPGC": GPGC, "GP": GP, "MarginSVM": MarginSVM}[meta["estimator"]]
+    group = _opened(location, meta)
+    try:
+        return _read_model(group, meta["estimator"])
+    except DamagedError:
+        raise
+    except (KeyError, TypeError, ValueError) as error:
+        raise DamagedError(f"{source} is damaged ({error}): {WAY_OUT}") from error
+
+
+def _opened(location: Location, meta: dict[str, Any]) -> zarr.Group:
+    """The model's group, whose arrays are described as they were when written."""
+    if meta.get("format_version") == 1 and DIGESTS not in meta:
+        return location.group()
+    arrays = check_digests(location, meta, WAY_OUT)
+    check_plain(arrays, str(location))
+    names = frozenset(arrays)
+    store = GuardedStore(location.group().store, names, names)
+    return zarr.open_group(store, mode="r", zarr_format=3, use_consolidated=False)
+
+
+def _read_model(group: zarr.Group, estimator: str) -> Any:
+    from gpgc_dask.estimators import GP, GPGC
+    from gpgc_dask.svm import MarginSVM
+
+    kind = {"GPGC": GPGC, "GP": GP, "MarginSVM": MarginSVM}[estimator]
     model = kind(**_parameters(_read_json(group, "parameters")))
     for name in ARRAYS:
         if name in group:
-            value = np.asarray(group[name][...])
+            value = _read_array(group, name)
             setattr(model, name, value if value.ndim else value[()])
     for name in LABELS:
         if name in group or f"{name}json" in group:
@@ -107,7 +137,7 @@ def load(path: str | PathLike[str]) -> Any:
     if "historyjson" in group:
         model.history_ = _read_json(group, "history")
         names = _read_labels(group, "feature_groups").tolist()
-        model.feature_scales_ = dict(zip(names, group["scales"][...].tolist(), strict=True))
+        model.feature_scales_ = dict(zip(names, _read_array(group, "scales").tolist(), strict=True))
     return model
 
 
@@ -138,21 +168,18 @@ def _write(model: Any, path: Path) -> None:
     if hasattr(model, "review_"):
         _write_table(group, "review", model.review_)
     # Last: a group without these attributes is not a model.
-    group.attrs.update(
-        {
-            "format": FORMAT,
-            "format_version": FORMAT_VERSION,
-            "estimator": type(model).__name__,
-        }
-    )
+    known: dict[str, Any] = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "estimator": type(model).__name__,
+    }
+    known[DIGESTS] = digests(Location.of(path), known, sorted(group.array_keys()))
+    group.attrs.update(known)
 
 
 def is_model(path: Path) -> bool:
     """Whether a whole model is at a path."""
-    try:
-        return zarr.open_group(path, mode="r").attrs.get("format") == FORMAT
-    except (FileNotFoundError, ValueError, OSError, KeyError):
-        return False
+    return (read_attributes(Location.of(path)) or {}).get("format") == FORMAT
 
 
 def _plain_parameters(model: Any) -> dict[str, Any]:
@@ -172,7 +199,12 @@ def _parameters(stored: dict[str, Any]) -> dict[str, Any]:
 
 
 def _write_array(group: zarr.Group, name: str, value: Labels) -> None:
-    group.create_array(name, data=np.ascontiguousarray(value) if value.ndim else value)
+    data = np.ascontiguousarray(value) if value.ndim else value
+    group.create_array(name, data=data, **checksummed(compressed=True))
+
+
+def _read_array(group: zarr.Group, name: str) -> Labels:
+    return GuardedArray(group, name, str(group.store), WAY_OUT)[...]
 
 
 def _write_json(group: zarr.Group, name: str, value: Any) -> None:
@@ -181,7 +213,7 @@ def _write_json(group: zarr.Group, name: str, value: Any) -> None:
 
 
 def _read_json(group: zarr.Group, name: str) -> Any:
-    return json.loads(bytes(np.asarray(group[f"{name}json"][...])))
+    return json.loads(bytes(_read_array(group, f"{name}json")))
 
 
 def _plain(value: Any) -> Any:
@@ -219,8 +251,7 @@ def _write_labels(group: zarr.Group, name: str, labels: Labels) -> None:
 
 def _read_labels(group: zarr.Group, name: str) -> Labels:
     if name in group:
-        stored = group[name]
-        values = np.asarray(stored[...])
-        return values.astype(stored.attrs["dtype"]) if "dtype" in stored.attrs else values
+        values, told = _read_array(group, name), group[name].attrs
+        return values.astype(told["dtype"]) if "dtype" in told else values
     labels = _read_json(group, name)
     return np.array(labels, dtype=object if name == "feature_names_in_" else None)

@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 from gpgc_dask.imaging.coco import load_coco
+from gpgc_dask.paths import check_sources, inside
 from gpgc_dask.storage import write_whole
 
 __all__ = ["filter_coco", "write_folder"]
@@ -33,8 +34,9 @@ def write_folder(
     target = Path(folder).expanduser().absolute()
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise FileExistsError(f"{target} exists and is not an empty folder: choose another")
+    check_sources(images["image"], images["image_path"], images["mask_path"], source)
     pairs = [
-        (Path(path), target / "images" / _inside(name))
+        (Path(path), target / "images" / inside(name))
         for name, path in zip(images["image"], images["image_path"], strict=True)
     ]
     if "coco" not in source:
@@ -85,15 +87,7 @@ def filter_coco(
     return path
 
 
-def _inside(name: str) -> PurePosixPath:
-    """The name of an image as a path within a folder, never outside it."""
-    path = PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts:
-        raise ValueError(f"the name {name!r} leads out of its folder")
-    return path
-
-
 def _below(path: str, root: Path) -> PurePosixPath:
     """The path of a mask within the folder of masks."""
     own = Path(path)
-    return _inside(own.relative_to(root).as_posix() if own.is_relative_to(root) else own.name)
+    return inside(own.relative_to(root).as_posix() if own.is_relative_to(root) else own.name)

@@ -6,6 +6,7 @@ store replaces an object in one request.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import uuid
@@ -20,7 +21,7 @@ import fsspec
 import zarr
 from zarr.storage import LocalStore
 
-__all__ = ["UNFINISHED_SUFFIX", "Location", "check_writable", "write_whole"]
+__all__ = ["UNFINISHED_SUFFIX", "Location", "check_writable", "retold", "write_whole"]
 
 UNFINISHED_SUFFIX = ".partial"
 """Ending of files still being written, Zarr's own among them; what a kill leaves behind."""
@@ -125,9 +126,15 @@ class Location:
     def group(self, mode: Any = "r") -> zarr.Group:
         """The Zarr v3 group that lives here."""
         if self.is_local:
-            return zarr.open_group(LocalStore(self.url), mode=mode, zarr_format=3)
+            return zarr.open_group(
+                LocalStore(self.url), mode=mode, zarr_format=3, use_consolidated=False
+            )
         return zarr.open_group(
-            self.url, mode=mode, zarr_format=3, storage_options=self.options or None
+            self.url,
+            mode=mode,
+            zarr_format=3,
+            use_consolidated=False,
+            storage_options=self.options or None,
         )
 
     def __str__(self) -> str:
@@ -146,9 +153,17 @@ def write_whole(path: Path, content: bytes | bytearray | memoryview) -> None:
         new.write_bytes(content)
         new.replace(path)
     except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from error
+        raise retold(error, path) from error
     finally:
         new.unlink(missing_ok=True)
+
+
+def retold(error: OSError, path: Path) -> OSError:
+    """The error as one of ``path``, which was to be written; of a full disk also what to do."""
+    text = error.strerror
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        text = "no space is left: make room and do it again, what was there before is kept"
+    return OSError(error.errno, text, str(path))
 
 
 def check_writable(path: Path) -> None:

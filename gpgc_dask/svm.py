@@ -30,7 +30,7 @@ from gpgc_dask.metrics import GroupAgreement, group_agreement
 from gpgc_dask.oracle.base import Rows
 from gpgc_dask.oracle.dask import DaskOracle, compute, is_dask, select_rows
 from gpgc_dask.oracle.numpy import NumpyOracle
-from gpgc_dask.oracle.tasks import listed
+from gpgc_dask.oracle.tasks import NotFiniteError, listed
 from gpgc_dask.planning import USABLE_SHARE
 from gpgc_dask.process import blas_threads
 from gpgc_dask.remembering import DatasetModel
@@ -41,6 +41,7 @@ from gpgc_dask.validation import (
     choice,
     class_weights,
     find_labels,
+    naming_groups,
     positive,
 )
 
@@ -169,7 +170,8 @@ class MarginSVM(DatasetModel, ClassifierMixin, BaseEstimator):
         training = check_training(X, y, groups, None, sample_weight, None, group_noise=False)
         rows = self._rows_to_use(training, grouped=groups is not None)
         self._refuse_if_too_large(training, rows, force=force)
-        self._learn(training, rows, grouped=groups is not None)
+        with naming_groups(groups):
+            self._learn(training, rows, grouped=groups is not None)
         self._remember(origin)
         validate_data(self, X, skip_check_array=True)
         return self
@@ -435,10 +437,7 @@ def finite_values(values: Array, rows: Index | None = None) -> Array:
     bad = np.flatnonzero(~np.isfinite(values).reshape(len(values), -1).all(1))
     if not bad.size:
         return values
-    raise ValueError(
-        f"X contains NaN or infinity in row(s) {listed(bad if rows is None else rows[bad])}: "
-        "drop those rows or impute them before fitting"
-    )
+    raise NotFiniteError((bad if rows is None else rows[bad]).tolist())
 
 
 def _columns(coef: Array) -> Array:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any
@@ -21,7 +22,7 @@ from gpgc_dask.arrays import Array, Index, Labels, Mask
 from gpgc_dask.dataset import TrainingArrays, is_dataset
 from gpgc_dask.oracle.base import Rows
 from gpgc_dask.oracle.dask import compute, is_dask, select_rows
-from gpgc_dask.oracle.tasks import check_finite, listed
+from gpgc_dask.oracle.tasks import NotFiniteError, check_finite, listed
 
 __all__ = [
     "Training",
@@ -32,6 +33,7 @@ __all__ = [
     "class_weights",
     "code_labels",
     "find_labels",
+    "naming_groups",
     "positive",
     "to_vector",
     "without_empty_images",
@@ -65,7 +67,8 @@ def check_training(
     group_noise: bool,
 ) -> Training:
     """Validate everything a fit is given. ``group_noise``: each group needs its own variance."""
-    X = check_features(X)
+    with naming_groups(groups):
+        X = check_features(X)
     n, k = X.shape
     if n < 2:
         raise ValueError(f"X has n_samples = {n}: a fit needs 2 rows or more")
@@ -128,6 +131,22 @@ def check_features(X: Any, n_features: int | None = None) -> Any:
     if n_features is not None and X.shape[1] != n_features:
         raise ValueError(f"X has {X.shape[1]} features, but the model was fitted with {n_features}")
     return X
+
+
+@contextmanager
+def naming_groups(groups: Any, place: Index | None = None) -> Iterator[None]:
+    """An error about NaN in X also names the groups (images) of those rows.
+
+    groups : (N,) labels of the rows, or None;  place : the rows' numbers where X was taken from
+    """
+    try:
+        yield
+    except NotFiniteError as error:
+        if groups is None or np.ndim(groups) != 1 or len(groups) <= max(error.rows):
+            raise
+        named = np.unique(np.asarray(groups, dtype=object)[error.rows].astype(str))
+        rows = error.rows if place is None else place[error.rows].tolist()
+        raise NotFiniteError(rows, error.columns, named.tolist()) from None
 
 
 def _check_dask(X: Any) -> Any:
@@ -346,7 +365,13 @@ def without_empty_images(given: TrainingArrays) -> TrainingArrays:
     )
     keep = used[index] >= 2
     rows = {name: np.asarray(getattr(given, name))[keep] for name in ("y", "weight", "area")}
-    return replace(given, X=select_rows(given.X, keep), groups=given.groups[keep], **rows)
+    return replace(
+        given,
+        X=select_rows(given.X, keep),
+        groups=given.groups[keep],
+        place=np.flatnonzero(keep),
+        **rows,
+    )
 
 
 def choice(name: str, value: Any, allowed: Sequence[Any]) -> Any:

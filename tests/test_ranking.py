@@ -184,9 +184,9 @@ def test_a_folder_for_other_tools(job, table, tmp_path, copy):
 
 def test_a_folder_of_files_that_are_gone(job, table, tmp_path):
     _, _, model = job
-    gone = table.assign(image_path="/gone.jpg")
-    with pytest.raises(FileNotFoundError, match=r"15 files are no longer .* such as /gone.jpg"):
-        write_folder(gone, model.dataset_["source"], tmp_path / "clean")
+    gone = table.assign(image_path=[f"/gone/{name}" for name in table["image"]])
+    with pytest.raises(FileNotFoundError, match=r"15 files are no longer .* such as /gone/"):
+        write_folder(gone, model.dataset_["source"] | {"images": "/gone"}, tmp_path / "clean")
     assert not (tmp_path / "clean").exists()
 
 

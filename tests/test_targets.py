@@ -109,15 +109,6 @@ def test_a_target_that_looks_like_a_chain_of_urls(folders, reference, tmp_path):
     assert open_dataset(tmp_path / "a::b.zarr").sizes["photo"] == 30
 
 
-def test_a_lost_chunk_is_not_read_as_zeros(folders, tmp_path):
-    from gpgc_dask import GPGC
-
-    ingest(*folders, tmp_path / "data.zarr", **QUICK)
-    (tmp_path / "data.zarr/features/c/0/0").unlink()
-    with pytest.raises(ValueError, match="NaN"):
-        GPGC().fit(open_dataset(tmp_path / "data.zarr"))
-
-
 def test_a_clients_owner_keeps_it(client, folders, tmp_path):
     ingest(*folders, tmp_path / "data.zarr", client=client, **QUICK)
     assert client.submit(lambda: 1).result() == 1

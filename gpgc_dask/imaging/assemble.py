@@ -184,7 +184,7 @@ class Assembly:
         for name, values in self._small_arrays(problems).items():
             self.location.remove(name)
             write_array(group, name, values)
-        finish(group, attributes)
+        finish(self.location, attributes)
         self.location.remove(UNFINISHED_FOLDER)
 
     def _small_arrays(self, problems: list[Problem]) -> dict[str, Labels]:

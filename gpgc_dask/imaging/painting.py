@@ -16,8 +16,10 @@ import xarray as xr
 from PIL import Image
 
 from gpgc_dask.arrays import Features, Index, Labels
+from gpgc_dask.damage import DamagedError
 from gpgc_dask.dataset import text_values
 from gpgc_dask.imaging.superpixels import Segments, nearest_rows
+from gpgc_dask.paths import inside
 from gpgc_dask.storage import write_whole
 
 __all__ = [
@@ -40,7 +42,14 @@ def paint(segments: Segments, values: Labels, height: int, width: int) -> Labels
     segments : (h, w) superpixel of each pixel at working size;  values : (n,)
     """
     rows, columns = nearest_rows(height, segments.shape[0]), nearest_rows(width, segments.shape[1])
-    return np.asarray(values)[segments][rows][:, columns]
+    try:
+        painted = np.asarray(values)[segments]
+    except IndexError:
+        raise DamagedError(
+            f"a map names superpixel {segments.max()} of an image that has {len(values)}: the "
+            "dataset is damaged; make it anew with gpgc ingest"
+        ) from None
+    return painted[rows][:, columns]
 
 
 def paint_image(dataset: xr.Dataset, values: Any, photo: int) -> Labels:
@@ -132,7 +141,7 @@ def mask_values(class_values: Sequence[int]) -> Labels:
 
 def target_paths(names: Iterable[str], folder: Path, suffix: str = ".png") -> list[Path]:
     """A picture for each image; folders as in the images' own names."""
-    targets = [folder / Path(name).with_suffix(suffix) for name in names]
+    targets = [folder / inside(name).with_suffix(suffix) for name in names]
     doubled = [str(path) for path, count in Counter(targets).items() if count > 1]
     if doubled:
         raise ValueError(f"several images would be written to {', '.join(doubled)}: rename one")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import zlib
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from gpgc_dask.arrays import Features, Labels
+from gpgc_dask.damage import DamagedError
 from gpgc_dask.dataset import UNFINISHED_FOLDER
 from gpgc_dask.imaging.extract import Described, Labelled
 from gpgc_dask.imaging.files import Pair
@@ -25,6 +27,8 @@ from gpgc_dask.storage import Location
 __all__ = ["FinishedImage", "Kept", "read_features", "read_index", "read_segments", "write_part"]
 
 FOLDER = f"{UNFINISHED_FOLDER}/parts"
+
+CHECKSUM_BYTES = 4
 
 READERS = 16
 """Parts' indices read at a time: on an object store each is a round trip."""
@@ -122,10 +126,15 @@ def read_index(location: Location) -> Iterable[Kept]:
         for name, content in zip(
             names, pool.map(lambda name: location.read(f"{FOLDER}/{name}"), names), strict=True
         ):
-            yield from _kept(name.removesuffix(".rows"), content)
+            try:
+                found = list(_kept(name.removesuffix(".rows"), content))
+            except Exception as error:  # zipfile, zlib, NumPy and json all have their own
+                raise _damaged(location, name) from error
+            yield from found
 
 
 def _kept(part: str, content: bytes) -> Iterable[Kept]:
+    # A .npz file is a zip archive, which has checksums of its own.
     with np.load(io.BytesIO(content), allow_pickle=False) as rows:
         stored: dict[str, Any] = {name: rows[name] for name in rows.files}
     row = pixel = 0
@@ -173,11 +182,24 @@ def forget(location: Location, parts: Iterable[str]) -> None:
 
 
 def _npy(array: Features) -> memoryview:
+    """The array as a .npy file, and a checksum after it."""
     content = io.BytesIO()
     np.save(content, array, allow_pickle=False)
+    content.write(zlib.crc32(content.getbuffer()).to_bytes(CHECKSUM_BYTES, "little"))
     return content.getbuffer()
 
 
 def _array(location: Location, name: str) -> Features:
-    content = io.BytesIO(location.read(f"{FOLDER}/{name}"))
-    return np.asarray(np.load(content, allow_pickle=False))
+    content = memoryview(location.read(f"{FOLDER}/{name}"))
+    body, checksum = content[:-CHECKSUM_BYTES], content[-CHECKSUM_BYTES:]
+    if zlib.crc32(body) != int.from_bytes(checksum, "little") or not body:
+        raise _damaged(location, name)
+    return np.asarray(np.load(io.BytesIO(body), allow_pickle=False))
+
+
+def _damaged(location: Location, name: str) -> DamagedError:
+    part = f"{location}/{FOLDER}/{name.partition('.')[0]}.*"
+    return DamagedError(
+        f"{name} of an unfinished ingest is damaged: remove {part} and go on with resume=True "
+        "(--resume), which does those images again"
+    )

@@ -48,7 +48,7 @@ class Source:
         """A folder of images and a folder of masks."""
         found = pair_masks(images, masks, suffix)
         items = [Item(pair, f"{_stamp(pair.image)} {_stamp(pair.mask)}") for pair in found.pairs]
-        told = {"images": os.path.abspath(images), "masks": os.path.abspath(masks)}
+        told = {"images": _absolute(images), "masks": _absolute(masks)}
         return cls._checked(items, found.problems, fmt or MaskFormat(), told)
 
     @classmethod
@@ -68,8 +68,8 @@ class Source:
             drawn = hashlib.sha256(mask.to_json().encode()).hexdigest()[:16]
             items.append(Item(pair, f"{_stamp(pair.image)} {drawn}", mask))
         told = {
-            "images": os.path.abspath(images),
-            "coco": os.path.abspath(coco),
+            "images": _absolute(images),
+            "coco": _absolute(coco),
             "categories": list(categories),
         }
         return cls._checked(items, found.problems, coco_format(categories), told)
@@ -91,6 +91,10 @@ class Source:
         known = [[item.pair.name, item.identity] for item in self.items]
         known += [[problem.name] for problem in self.problems]
         return hashlib.sha256(json.dumps(known).encode()).hexdigest()
+
+
+def _absolute(path: str | PathLike[str]) -> str:
+    return os.path.abspath(Path(path).expanduser())
 
 
 def _stamp(path: str) -> str:

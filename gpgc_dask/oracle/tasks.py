@@ -27,6 +27,7 @@ from gpgc_dask.oracle.leave_out import leave_out_shift, leave_out_terms
 __all__ = [
     "Batches",
     "GroupSums",
+    "NotFiniteError",
     "Partial",
     "Sweep",
     "check_finite",
@@ -149,7 +150,7 @@ def sweep_group_moments(
 
 
 def check_finite(F: Features, first_row: int = 0) -> None:
-    """Raise a ValueError that names rows and columns where a batch has NaN or infinity."""
+    """Raise a NotFiniteError that names rows and columns where a batch has NaN or infinity."""
     # One product tells: NaN and infinity survive in it. Overflow of finite numbers is no error.
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite((F @ np.ones(F.shape[1], dtype=F.dtype)).sum(dtype=np.float64)):
@@ -158,11 +159,25 @@ def check_finite(F: Features, first_row: int = 0) -> None:
     if not bad.any():
         return
     rows = np.flatnonzero(bad.any(1)) + first_row
-    raise ValueError(
-        f"X contains NaN or infinity in row(s) {listed(rows)}, "
-        f"column(s) {listed(np.flatnonzero(bad.any(0)))}: "
-        "drop those rows or impute them before fitting"
-    )
+    raise NotFiniteError(rows.tolist(), np.flatnonzero(bad.any(0)).tolist())
+
+
+class NotFiniteError(ValueError):
+    """NaN or infinity in X: in which rows and columns and, where known, of which groups."""
+
+    def __init__(
+        self, rows: list[int], columns: Sequence[int] = (), groups: Sequence[Any] = ()
+    ) -> None:
+        super().__init__(rows, columns, groups)  # what it is made anew from, after its travel
+        self.rows, self.columns, self.groups = rows, columns, groups
+
+    def __str__(self) -> str:
+        groups = f", group(s) {listed(self.groups)}" if len(self.groups) else ""
+        columns = f", column(s) {listed(self.columns)}" if self.columns else ""
+        return (
+            f"X contains NaN or infinity in row(s) {listed(self.rows)}{columns}{groups}: "
+            "drop those rows or impute them before fitting"
+        )
 
 
 def listed(values: Iterable[Any], most: int = 5) -> str:
@@ -287,6 +302,8 @@ class Sweep:
             precision = part.precision(self.log_noise, self.redundancy)
             A = work.load(pieces)
             mean, _ = self.project.judge(A)
+            if not np.all(np.isfinite(mean)):
+                check_finite(A, first_row + start)
             starts = np.flatnonzero(np.diff(part.groups, prepend=-1))
             residual = part.targets() - mean
             Z = self.project.whiten(A)
