@@ -23,15 +23,16 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(description=description)
     result.add_argument("--smoke", action="store_true", help="a tiny size, to see that it runs")
     result.add_argument("--repeats", type=int, default=3, help="runs of each; the best counts")
-    result.add_argument("--write", action="store_true", help=f"also into {PAGE.name}")
+    result.add_argument("--write", action="store_true", help="also into the page of results")
     return result
 
 
 class Section:
     """What a script found: printed as it comes and, if asked for, put into the results page."""
 
-    def __init__(self, args: argparse.Namespace, script: str) -> None:
+    def __init__(self, args: argparse.Namespace, script: str, page: Path = PAGE) -> None:
         self.args = args
+        self.page = page
         self.name = Path(script).stem
         self.lines: list[str] = []
 
@@ -51,11 +52,11 @@ class Section:
         if not self.args.write:
             return
         begin, end = f"<!-- {self.name}.py -->", f"<!-- end of {self.name}.py -->"
-        page = PAGE.read_text()
+        page = self.page.read_text()
         before, rest = page.split(begin)
         after = rest.split(end)[1]
         text = "\n".join(self.lines).strip()
-        PAGE.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}")
+        self.page.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}")
 
 
 def relu_features(n: int, k: int, seed: int) -> np.ndarray:

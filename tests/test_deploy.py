@@ -31,6 +31,7 @@ from gpgc_dask.deploy.pods import USER_ID
 from gpgc_dask.deploy.waiting import wait_for_scheduler
 from gpgc_dask.deploy.writing import to_yaml
 from gpgc_dask.planning import USABLE_SHARE, Shape, worker_bytes
+from tests.kubernetes_api import serving
 from tests.kubernetes_schemas import check
 
 ROOT = Path(__file__).parent.parent
@@ -365,6 +366,20 @@ def test_the_examples_are_what_the_guides_commands_write_today(tmp_path):
     assert {"DaskCluster", "DaskAutoscaler", "Job", "NetworkPolicy"} <= set(kinds)
 
 
+def test_the_guides_costs_are_those_of_todays_plan():
+    script = ROOT / "benchmarks/deployment.py"
+    done = subprocess.run(
+        [sys.executable, script],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    assert "| worker | 20 | 16 |" in done.stdout
+    assert done.stdout.strip() in (FOLDER / "README.md").read_text()
+
+
 def test_a_plan_sizes_as_the_images_do(tmp_path):
     shape = Shape.stated(10_000, 489)
     plan = tmp_path / "plan.json"
@@ -485,4 +500,39 @@ def test_pods_from_python_need_an_unencrypted_cluster_and_dask_kubernetes(monkey
         kube_cluster(SETTINGS)
     monkeypatch.setitem(sys.modules, "dask_kubernetes.operator", None)
     with pytest.raises(ImportError, match=re.escape("pip install 'gpgc_dask[kubernetes]'")):
-        kube_cluster(VARIANTS["plain"])
+        kube_cluster(replace(SETTINGS, tls_secret=None))
+
+
+PLAIN = VARIANTS["plain"]
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory):
+    """One for the module: clients of Kubernetes' API remember where it is."""
+    folder = tmp_path_factory.mktemp("kubernetes")
+    with pytest.MonkeyPatch.context() as patch, serving(folder) as (stand_in, config):
+        patch.setenv("KUBECONFIG", str(config))
+        yield stand_in
+
+
+def test_pods_from_python_do_not_wait_for_the_phase(api):
+    """A DaskCluster that stays Pending (dask-kubernetes issue 968) is joined all the same."""
+    api.ports = comm, dashboard = free_ports(2)
+    with processes() as start:
+        arguments = ["dask", "scheduler", "--host", "127.0.0.1", "--port", str(comm)]
+        start([*arguments, "--dashboard-address", f"127.0.0.1:{dashboard}"], {})
+        with kube_cluster(PLAIN) as cluster, Client(cluster, timeout=10) as client:
+            assert client.scheduler.address == f"tcp://127.0.0.1:{comm}"
+            assert api.created[-1] == one(PLAIN, "DaskCluster")
+            assert api.cluster["status"] == {"phase": "Pending"}
+        assert api.cluster is None
+
+
+def test_pods_from_python_without_an_operator(api, monkeypatch):
+    monkeypatch.setattr("gpgc_dask.deploy.kube.OPERATOR_SECONDS", 0.5)
+    api.ports = None
+    made = len(api.created)
+    with pytest.raises(TimeoutError, match="see whether the Dask operator runs"):
+        kube_cluster(PLAIN)
+    assert len(api.created) == made + 1
+    assert api.cluster is None

@@ -32,6 +32,9 @@ by tcp://, which TLS refuses, and then removes workers blindly."""
 
 BLAS_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
+DEATH_SECONDS = "300"
+"""How long a worker looks for the scheduler, whose image may still be on its way."""
+
 ALLOWED_FAILURES = 10
 """Workers that a task may lose: nodes are taken away for reasons that are not the task's."""
 
@@ -71,7 +74,7 @@ def worker_pod(settings: Settings) -> Manifest:
     dask = ["dask", "worker", settings.scheduler_address, "--name", "$(DASK_WORKER_NAME)"]
     dask += ["--nworkers", "1", "--nthreads", str(settings.threads)]
     dask += ["--memory-limit", f"{sizes.worker_limit // MIB}MiB", "--local-directory", "/tmp"]
-    dask += ["--no-dashboard", "--death-timeout", "60"]
+    dask += ["--no-dashboard", "--death-timeout", DEATH_SECONDS]
     environment = dict.fromkeys(BLAS_THREADS, "1")
     container = _container(settings, "worker", dask, "worker", environment, store=True) | {
         "resources": _resources(settings.threads, sizes.worker),
