@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -24,9 +24,11 @@ import typer
 import yaml
 from dask.utils import parse_bytes
 from distributed import Client, Security
+from typer.testing import CliRunner
 
 from gpgc_dask.cli import app
 from gpgc_dask.deploy import Settings, kube_cluster, manifests
+from gpgc_dask.deploy.__main__ import deploy
 from gpgc_dask.deploy.pods import USER_ID
 from gpgc_dask.deploy.waiting import wait_for_scheduler
 from gpgc_dask.deploy.writing import to_yaml
@@ -380,18 +382,26 @@ def test_the_guides_costs_are_those_of_todays_plan():
     assert done.stdout.strip() in (FOLDER / "README.md").read_text()
 
 
+def call(*arguments):
+    """The program, in this process."""
+    program = typer.Typer()
+    program.command()(deploy)
+    return CliRunner().invoke(program, [str(argument) for argument in arguments])
+
+
 def test_a_plan_sizes_as_the_images_do(tmp_path):
-    shape = Shape.stated(10_000, 489)
     plan = tmp_path / "plan.json"
-    plan.write_text(json.dumps({"shape": shape.__dict__, "seconds": 1.0}))
+    plan.write_text(json.dumps({"shape": asdict(SETTINGS.shape), "seconds": 1.0}))
     common = ["--image", SETTINGS.image, "--data", SETTINGS.data, "--model", SETTINGS.model]
-    by_plan = generate(*common, "--threads", 2, "--plan", plan)
-    assert by_plan.returncode == 0, by_plan.stderr
-    assert by_plan.stdout == to_yaml(SETTINGS)
+    common += ["--threads", 2]
+    by_plan, by_images = call(*common, "--plan", plan), call(*common, "--images", 10_000)
+    assert by_plan.output == by_images.output == to_yaml(SETTINGS)
     plan.write_text("{}")
-    wrong = generate(*common, "--plan", plan)
-    assert wrong.returncode == 1
-    assert "is not what gpgc plan DATA --json prints" in wrong.stderr
+    wrong = call(*common, "--plan", plan)
+    assert wrong.exit_code == 1
+    assert "is not what gpgc plan DATA --json prints" in wrong.output
+    both = call(*common, "--plan", plan, "--images", 3)
+    assert "choose one" in both.output
 
 
 def free_ports(n):
