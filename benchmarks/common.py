@@ -16,23 +16,23 @@ import zarr
 from dask import array as da
 from distributed import Client, LocalCluster
 
-PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
+DOCS = Path(__file__).parent.parent / "docs"
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(description=description)
     result.add_argument("--smoke", action="store_true", help="a tiny size, to see that it runs")
     result.add_argument("--repeats", type=int, default=3, help="runs of each; the best counts")
-    result.add_argument("--write", action="store_true", help="also into the page of results")
+    result.add_argument("--write", action="store_true", help="also into the results page")
     return result
 
 
 class Section:
     """What a script found: printed as it comes and, if asked for, put into the results page."""
 
-    def __init__(self, args: argparse.Namespace, script: str, page: Path = PAGE) -> None:
+    def __init__(self, args: argparse.Namespace, script: str, page: str = "performance.md") -> None:
         self.args = args
-        self.page = page
+        self.page = DOCS / page
         self.name = Path(script).stem
         self.lines: list[str] = []
 

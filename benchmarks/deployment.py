@@ -6,7 +6,6 @@ Planned, not run: for cores and stores of stated speed, as ``gpgc plan --calibra
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 from common import Section, parser
 from dask.utils import format_bytes
@@ -16,7 +15,9 @@ from gpgc_dask.deploy.sizes import Sizes
 from gpgc_dask.machine import Machine
 from gpgc_dask.planning import PAPER, PAPER_FEATURES, Plan, Resources, Shape, duration, plan
 
-GUIDE = Path(__file__).parent.parent / "deploy" / "README.md"
+GUIDE = "../deploy/README.md"
+"""As seen from docs/."""
+
 WORKERS, THREADS = 20, 16
 
 CASES = [(100e9, 2e9), (100e9, 1e9), (50e9, 1e9), (50e9, 0.25e9)]
