@@ -33,9 +33,11 @@ __all__ = [
     "Resources",
     "Shape",
     "Sweeps",
+    "driver_bytes",
     "duration",
     "plan",
     "refuse_if_too_large",
+    "worker_bytes",
 ]
 
 PAPER = {

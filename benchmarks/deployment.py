@@ -1,0 +1,83 @@
+"""What the paper's largest dataset takes on a cluster of pods: sizes, traffic, time, node-hours.
+
+Planned, not run: for cores and stores of stated speed, as ``gpgc plan --calibrate`` measures them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from common import Section, parser
+from dask.utils import format_bytes
+
+from gpgc_dask.deploy import Settings
+from gpgc_dask.deploy.sizes import Sizes
+from gpgc_dask.machine import Machine
+from gpgc_dask.planning import PAPER, PAPER_FEATURES, Plan, Resources, Shape, duration, plan
+
+GUIDE = "../deploy/README.md"
+"""As seen from docs/."""
+
+WORKERS, THREADS = 20, 16
+
+CASES = [(100e9, 2e9), (100e9, 1e9), (50e9, 1e9), (50e9, 0.25e9)]
+"""Multiply-adds a second of a core, and bytes a second that the store sends to a node."""
+
+
+def planned(shape: Shape, products: float, store: float) -> Plan:
+    machine = replace(Machine.typical(products), read_bytes_per_second=store / THREADS)
+    return plan(
+        shape,
+        redundancy=True,
+        separable=True,
+        resources=Resources(WORKERS, THREADS, None, True),
+        machine=machine,
+    )
+
+
+def main() -> None:
+    section = Section(parser(__doc__).parse_args(), __file__, GUIDE)
+    name, images = max(PAPER.items(), key=lambda item: item[1])
+    shape = Shape.stated(images, PAPER_FEATURES)
+    sizes = Sizes.of(Settings(image="gpgc_dask:1.0", shape=shape, workers=WORKERS, threads=THREADS))
+    first = planned(shape, *CASES[0])
+    section.say(
+        f"{name}: {images:,} images, {shape.n_rows:,} × {shape.n_features:,} float32 "
+        f"({format_bytes(4 * shape.n_rows * shape.n_features)}), read {first.reads:.1f} times "
+        f"({format_bytes(first.bytes_read)} from the store); {format_bytes(first.network_bytes)} "
+        "go between pods."
+    )
+    pods = [
+        ("worker", WORKERS, THREADS, sizes.worker, first.worker_bytes),
+        ("driver", 1, Settings.driver_threads, sizes.driver, first.driver_bytes),
+        ("scheduler", 1, 1, sizes.scheduler, None),
+    ]
+    section.table(
+        ["pod", "how many", "cores", "memory asked for", "of which the plan fills"],
+        [
+            (role, count, cores, format_bytes(memory), "" if used is None else format_bytes(used))
+            for role, count, cores, memory, used in pods
+        ],
+    )
+    rows = []
+    for products, store in CASES:
+        found = planned(shape, products, store)
+        hours = WORKERS * found.seconds / 3600
+        rows.append(
+            (
+                f"{products / 1e9:.0f} G multiply-adds/s",
+                f"{store / 1e9:g} GB/s",
+                duration(found.seconds),
+                f"{hours:.2g}",
+                f"{hours * THREADS:.2g}",
+            )
+        )
+    section.table(
+        ["a core does", "the store sends a node", "time", "node-hours of workers", "core-hours"],
+        rows,
+    )
+    section.finish()
+
+
+if __name__ == "__main__":
+    main()
