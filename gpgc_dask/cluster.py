@@ -110,7 +110,8 @@ def connect(
     ----------
     where : "local": processes of one thread each on this machine, which end with the context; an
         address as ``tcp://host:8786`` or ``tls://host:8786``: a scheduler that runs already;
-        "kubernetes": pods that dask-kubernetes starts, and that end with the context
+        "kubernetes": pods that dask-kubernetes starts, and that end with the context; their
+        traffic is not encrypted (for that apply the manifests of deploy/ and give the address)
     workers : how many; default one a core, or what the address has
     most_workers : where given the cluster adapts, between ``workers`` and this many
     memory_limit : of each worker, as "4GB" or bytes; default its share of the machine
@@ -152,9 +153,15 @@ def _pods(workers: int | None, memory_limit: str | int | None, given: dict[str, 
     """A cluster of pods; the operator of dask-kubernetes must run in the Kubernetes cluster."""
     from gpgc_dask.deploy import Settings, kube_cluster
 
-    asked = {"workers": workers, "memory": memory_limit}
-    known = {name: value for name, value in asked.items() if value is not None}
-    return kube_cluster(Settings(**known, **given))
+    if memory_limit is None:
+        raise ValueError(
+            "how much memory a pod needs is not known: say so with --memory-limit (memory_limit); "
+            "gpgc plan tells how much a fit takes"
+        )
+    asked: dict[str, Any] = {"tls_secret": None, "memory": memory_limit, **given}
+    if workers is not None:
+        asked["workers"] = workers
+    return kube_cluster(Settings(**asked))
 
 
 @contextmanager

@@ -27,6 +27,7 @@ from distributed import Client, Security
 from typer.testing import CliRunner
 
 from gpgc_dask.cli import app
+from gpgc_dask.cluster import connect
 from gpgc_dask.deploy import Settings, kube_cluster, manifests
 from gpgc_dask.deploy.__main__ import deploy
 from gpgc_dask.deploy.pods import USER_ID
@@ -536,6 +537,24 @@ def test_pods_from_python_do_not_wait_for_the_phase(api):
             assert api.created[-1] == one(PLAIN, "DaskCluster")
             assert api.cluster["status"] == {"phase": "Pending"}
         assert api.cluster is None
+
+
+def test_connect_to_pods(api):
+    """As --kubernetes IMAGE --workers 2 --memory-limit 3GB would."""
+    api.ports = comm, dashboard = free_ports(2)
+    with processes() as start:
+        arguments = ["dask", "scheduler", "--host", "127.0.0.1", "--port", str(comm)]
+        start([*arguments, "--dashboard-address", f"127.0.0.1:{dashboard}"], {})
+        image = {"image": PLAIN.image}
+        with connect("kubernetes", workers=2, memory_limit="3GB", kubernetes=image) as client:
+            assert client.scheduler.address == f"tcp://127.0.0.1:{comm}"
+            worker = api.created[-1]["spec"]["worker"]
+            (container,) = worker["spec"]["containers"]
+            assert worker["replicas"] == 2
+            assert container["image"] == PLAIN.image
+        assert api.cluster is None
+    with pytest.raises(ValueError, match="--memory-limit"), connect("kubernetes", kubernetes=image):
+        pass
 
 
 def test_pods_from_python_without_an_operator(api, monkeypatch):
