@@ -27,7 +27,6 @@ from gpgc_dask.cli import (
     rank,
     report,
 )
-from gpgc_dask.cli.clusters import on_cluster
 from gpgc_dask.cli.console import complain, note
 
 __all__ = ["app", "main"]
@@ -109,17 +108,17 @@ def _add(name: str, command: Callable[..., None], example: str, *, resumable: bo
     app.command(name, epilog=example)(_told(command, resumable=resumable))
 
 
-_add("demo", on_cluster(demo.demo, only=("workers",)), demo.EXAMPLE)
-_add("ingest", on_cluster(ingest.ingest), ingest.EXAMPLE, resumable=True)
+_add("demo", demo.demo, demo.EXAMPLE)
+_add("ingest", ingest.ingest, ingest.EXAMPLE, resumable=True)
 _add("plan", plan.plan, plan.EXAMPLE)
-_add("fit", on_cluster(fit.fit, always=False), fit.EXAMPLE, resumable=True)
+_add("fit", fit.fit, fit.EXAMPLE, resumable=True)
 _add("rank", rank.rank_images, rank.RANK_EXAMPLE)
 _add("select", rank.select, rank.SELECT_EXAMPLE)
 _add("report", report.report, report.EXAMPLE)
-_add("predict", on_cluster(predict.predict), predict.EXAMPLE, resumable=True)
+_add("predict", predict.predict, predict.EXAMPLE, resumable=True)
 _add("evaluate", evaluate.evaluate, evaluate.EXAMPLE)
 _add("compare", compare.compare, compare.EXAMPLE)
-_add("autoseg", on_cluster(autoseg.autoseg), autoseg.EXAMPLE, resumable=True)
+_add("autoseg", autoseg.autoseg, autoseg.EXAMPLE, resumable=True)
 _add("info", info.info, info.EXAMPLE)
 _add("certs", certs.certs, certs.EXAMPLE)
 

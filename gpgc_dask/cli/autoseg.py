@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
+from gpgc_dask.cli.clusters import on_cluster
 from gpgc_dask.cli.console import listing, print_json, print_out, time_text
 from gpgc_dask.cli.displays import Display
 from gpgc_dask.cli.options import (
@@ -31,6 +32,7 @@ EXAMPLE = (
 )
 
 
+@on_cluster()
 def autoseg(
     images: Annotated[str, typer.Argument(help="Folder of photos, with subfolders.")],
     boxes: Annotated[

@@ -73,35 +73,37 @@ OPTIONS: dict[str, Any] = {
 
 
 def on_cluster(
-    command: Callable[..., None], *, only: tuple[str, ...] = tuple(OPTIONS), always: bool = True
-) -> Callable[..., None]:
+    *, only: tuple[str, ...] = tuple(OPTIONS), always: bool = True
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the options, in the place of its parameter ``client``.
 
     The command gets a context with a client there: of processes on this machine where nobody asked
     for anything, or, unless ``always``, None.
     """
-    signature = inspect.signature(command)
-    hints = get_type_hints(command, include_extras=True)
-    parameters = [
-        each.replace(annotation=hints[name])
-        for name, each in signature.parameters.items()
-        if name != "client"
-    ]
-    added = [
-        inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=OPTIONS[name]
-        )
-        for name in only
-    ]
 
-    @functools.wraps(command)
-    def run(*arguments: Any, **given: Any) -> None:
-        where = {name: given.pop(name, None) for name in OPTIONS}
-        command(*arguments, **given, client=_client(always=always, **where))
+    def with_options(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def run(*arguments: Any, **given: Any) -> None:
+            where = {name: given.pop(name, None) for name in OPTIONS}
+            command(*arguments, **given, client=_client(always=always, **where))
 
-    run.__signature__ = signature.replace(parameters=[*parameters, *added])  # type: ignore[attr-defined]
-    run.__annotations__ = {each.name: each.annotation for each in (*parameters, *added)}
-    return run
+        hints = get_type_hints(command, include_extras=True)
+        signature = inspect.signature(command)
+        parameters = [
+            each.replace(annotation=hints[name])
+            for name, each in signature.parameters.items()
+            if name != "client"
+        ] + [
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=OPTIONS[name]
+            )
+            for name in only
+        ]
+        run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {each.name: each.annotation for each in parameters}
+        return run
+
+    return with_options
 
 
 def _client(

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
+from gpgc_dask.cli.clusters import on_cluster
 from gpgc_dask.cli.console import facts, print_json, print_out, time_text
 from gpgc_dask.cli.displays import Display
 from gpgc_dask.cli.options import RUNNING, Json, check_output
@@ -19,6 +20,7 @@ __all__ = ["EXAMPLE", "demo"]
 EXAMPLE = "Example:\n\ngpgc demo --out try-it"
 
 
+@on_cluster(only=("workers",))
 def demo(
     *,
     out: Annotated[

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
+from gpgc_dask.cli.clusters import on_cluster
 from gpgc_dask.cli.console import facts, print_json, print_out, time_text
 from gpgc_dask.cli.displays import Display
 from gpgc_dask.cli.options import (
@@ -69,6 +70,7 @@ def to_redundancy(text: str) -> float | str:
     return value
 
 
+@on_cluster(always=False)
 def fit(
     data: DataArgument,
     *,

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
+from gpgc_dask.cli.clusters import on_cluster
 from gpgc_dask.cli.console import listing, print_json, print_out, time_text
 from gpgc_dask.cli.displays import Display
 from gpgc_dask.cli.options import (
@@ -52,6 +53,7 @@ class Dtype(StrEnum):
     FLOAT16 = "float16"
 
 
+@on_cluster()
 def ingest(
     images: Annotated[str, typer.Argument(help="Folder of photos, with subfolders.")],
     masks: Annotated[
