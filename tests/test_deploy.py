@@ -20,10 +20,12 @@ import dask
 import distributed
 import jsonschema
 import pytest
+import s3fs
 import typer
 import yaml
 from dask.utils import parse_bytes
 from distributed import Client, Security
+from moto.server import ThreadedMotoServer
 from typer.testing import CliRunner
 
 from gpgc_dask.cli import app
@@ -301,11 +303,13 @@ def test_routes_are_dasks_own_and_the_api():
 
 FIT = typer.main.get_command(app).commands["fit"]
 
-
-@pytest.mark.skipif(
+needs_checkpoints_at_urls = pytest.mark.skipif(
     not any("--checkpoint" in option.opts for option in FIT.params),
     reason="gpgc fit has no --checkpoint yet",
 )
+
+
+@needs_checkpoints_at_urls
 def test_the_fit_is_called_rightly():
     program, command, *arguments = containers(SETTINGS)["fit"]["args"]
     assert (program, command) == ("gpgc", "fit")
@@ -498,6 +502,46 @@ def test_the_containers_commands_make_a_cluster(certificates):
         strangers = Security.temporary()
         with pytest.raises((OSError, TimeoutError)):
             Client(address, timeout=2, security=strangers)
+
+
+@pytest.fixture
+def bucket(reference):
+    """An S3 server that holds a dataset; what the store's Secret would say of it."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    secret = {
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+    }
+    store = s3fs.S3FileSystem(
+        key="testing", secret="testing", endpoint_url=secret["AWS_ENDPOINT_URL"]
+    )
+    store.mkdir("horses")
+    store.put(str(reference), "horses/data.zarr", recursive=True)
+    yield store, secret
+    server.stop()
+
+
+@needs_checkpoints_at_urls
+def test_the_jobs_command_fits_in_a_bucket(certificates, bucket):
+    """All four containers, over TLS, the store's credentials from the environment."""
+    store, secret = bucket
+    settings = replace(SETTINGS, workers=1)
+    with processes() as start:
+        ports = free_ports(2)
+        start(*local(settings, "scheduler", *ports, certificates))
+        for name in ("worker", "wait", "fit"):
+            arguments, variables = local(settings, name, *ports, certificates)
+            arguments[0] = {"python": sys.executable}.get(arguments[0], arguments[0])
+            started = start(arguments, variables | secret)
+            if name != "worker":
+                assert started.wait(timeout=120) == 0
+    store.invalidate_cache()
+    assert store.exists("horses/model.zarr/zarr.json")
+    assert not store.exists("horses/model.zarr.unfinished.npz")
 
 
 def test_waiting_says_what_is_missing():
