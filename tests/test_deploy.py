@@ -20,10 +20,12 @@ import dask
 import distributed
 import jsonschema
 import pytest
+import s3fs
 import typer
 import yaml
 from dask.utils import parse_bytes
 from distributed import Client, Security
+from moto.server import ThreadedMotoServer
 from typer.testing import CliRunner
 
 from gpgc_dask.cli import app
@@ -31,7 +33,7 @@ from gpgc_dask.cluster import connect
 from gpgc_dask.deploy import Settings, kube_cluster, manifests
 from gpgc_dask.deploy.__main__ import deploy
 from gpgc_dask.deploy.pods import USER_ID
-from gpgc_dask.deploy.waiting import wait_for_scheduler
+from gpgc_dask.deploy.waiting import wait_for_scheduler, wait_for_workers
 from gpgc_dask.deploy.writing import to_yaml
 from gpgc_dask.planning import USABLE_SHARE, Shape, worker_bytes
 from tests.kubernetes_api import serving
@@ -56,7 +58,7 @@ VARIANTS = {
     "identity": replace(
         SETTINGS, store_secret=None, service_account="reader", pull_secret="registry"
     ),
-    "no fit": Settings(image=SETTINGS.image, memory="4GiB"),
+    "no fit": Settings(image=SETTINGS.image),
 }
 
 
@@ -268,6 +270,8 @@ def test_workers_have_the_memory_of_the_plan():
         assert worker["resources"]["requests"]["cpu"] == str(threads)
     given = replace(SETTINGS, memory="3GiB")
     assert "3072MiB" in containers(given)["worker"]["args"]
+    assert limit < parse_bytes("8192MiB")  # what there is without a shape holds the paper's fits
+    assert "8192MiB" in containers(VARIANTS["no fit"])["worker"]["args"]
 
 
 def test_environment_names_are_dasks_own():
@@ -300,11 +304,13 @@ def test_routes_are_dasks_own_and_the_api():
 
 FIT = typer.main.get_command(app).commands["fit"]
 
-
-@pytest.mark.skipif(
+needs_checkpoints_at_urls = pytest.mark.skipif(
     not any("--checkpoint" in option.opts for option in FIT.params),
     reason="gpgc fit has no --checkpoint yet",
 )
+
+
+@needs_checkpoints_at_urls
 def test_the_fit_is_called_rightly():
     program, command, *arguments = containers(SETTINGS)["fit"]["args"]
     assert (program, command) == ("gpgc", "fit")
@@ -446,10 +452,8 @@ def certificates(tmp_path):
     return tmp_path
 
 
-def test_the_containers_commands_make_a_cluster(certificates):
-    """What the pods run, as processes here: only ports and paths are others."""
-    comm, dashboard = free_ports(2)
-    found = containers(replace(SETTINGS, workers=1))
+def local(settings, name, comm, dashboard, certificates):
+    """(arguments, environment) of a container as a process here: other ports and paths."""
 
     def here(text):
         text = text.replace("gpgc-scheduler.gpgc.svc:8786", f"127.0.0.1:{comm}")
@@ -457,25 +461,34 @@ def test_the_containers_commands_make_a_cluster(certificates):
         text = text.replace("/certificates", str(certificates))
         return re.sub("^8786$", str(comm), text.replace("$(DASK_WORKER_NAME)", "pod-1"))
 
-    def local(name):
-        variables = {key: here(value) for key, value in environment(found[name]).items()}
-        return [here(argument) for argument in found[name]["args"]], variables
+    container = containers(settings)[name]
+    variables = {key: here(value) for key, value in environment(container).items()}
+    return [here(argument) for argument in container["args"]], variables
 
+
+def own_config(settings, certificates, name):
+    """Dask's configuration in this process, as it is in a container."""
+    _, variables = local(settings, name, 0, 0, certificates)
+    return dask.config.merge(dask.config.config, dask.config.collect(paths=[], env=variables))
+
+
+def test_the_containers_commands_make_a_cluster(certificates):
+    """What the pods run, as processes here: only ports and paths are others."""
+    settings = replace(SETTINGS, workers=1)
+    ports = comm, dashboard = free_ports(2)
     address = f"tls://127.0.0.1:{comm}"
     with processes() as start:
-        start(*local("scheduler"))
-        arguments, variables = local("worker")
+        start(*local(settings, "scheduler", *ports, certificates))
+        arguments, variables = local(settings, "worker", *ports, certificates)
         start(arguments, variables | {"DASK_SCHEDULER_ADDRESS": "tcp://127.0.0.1:1"})
-        arguments, variables = local("wait")
+        limit = arguments[arguments.index("--memory-limit") + 1]
+        arguments, variables = local(settings, "wait", *ports, certificates)
         assert start([sys.executable, *arguments[1:]], variables).wait(timeout=60) == 0
-        client_config = dask.config.merge(
-            dask.config.config, dask.config.collect(paths=[], env=variables)
-        )
-        with dask.config.set(client_config), Client(address, timeout=10) as client:
+        config = own_config(settings, certificates, "fit")
+        with dask.config.set(config), Client(address, timeout=10) as client:
             (worker,) = client.scheduler_info(n_workers=-1)["workers"].values()
             assert worker["name"] == "pod-1"
             assert worker["nthreads"] == 2
-            limit = found["worker"]["args"][found["worker"]["args"].index("--memory-limit") + 1]
             assert worker["memory_limit"] == parse_bytes(limit)
             assert client.submit(os.getenv, "OMP_NUM_THREADS").result(timeout=10) == "1"
             saturation = client.run_on_scheduler(
@@ -492,6 +505,46 @@ def test_the_containers_commands_make_a_cluster(certificates):
             Client(address, timeout=2, security=strangers)
 
 
+@pytest.fixture
+def bucket(reference):
+    """An S3 server that holds a dataset; what the store's Secret would say of it."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    secret = {
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+    }
+    store = s3fs.S3FileSystem(
+        key="testing", secret="testing", endpoint_url=secret["AWS_ENDPOINT_URL"]
+    )
+    store.mkdir("horses")
+    store.put(str(reference), "horses/data.zarr", recursive=True)
+    yield store, secret
+    server.stop()
+
+
+@needs_checkpoints_at_urls
+def test_the_jobs_command_fits_in_a_bucket(certificates, bucket):
+    """All four containers, over TLS, the store's credentials from the environment."""
+    store, secret = bucket
+    settings = replace(SETTINGS, workers=1)
+    with processes() as start:
+        ports = free_ports(2)
+        start(*local(settings, "scheduler", *ports, certificates))
+        for name in ("worker", "wait", "fit"):
+            arguments, variables = local(settings, name, *ports, certificates)
+            arguments[0] = {"python": sys.executable}.get(arguments[0], arguments[0])
+            started = start(arguments, variables | secret)
+            if name != "worker":
+                assert started.wait(timeout=120) == 0
+    store.invalidate_cache()
+    assert store.exists("horses/model.zarr/zarr.json")
+    assert not store.exists("horses/model.zarr.unfinished.npz")
+
+
 def test_waiting_says_what_is_missing():
     (port,) = free_ports(1)
     began = time.monotonic()
@@ -500,18 +553,26 @@ def test_waiting_says_what_is_missing():
     assert time.monotonic() - began < 20
 
 
-def test_a_scheduler_without_workers_is_told(client):
+def test_a_fit_begins_with_the_workers_that_came(client):
     address = client.scheduler.address
     assert wait_for_scheduler(address, 2) == 2
     assert wait_for_scheduler(address, 3, worker_seconds=0.5) == 2
 
 
-def test_pods_from_python_need_an_unencrypted_cluster_and_dask_kubernetes(monkeypatch):
-    with pytest.raises(ValueError, match=r"tcp:// only.*connect, from a pod, to tls://gpgc-sch"):
+def test_a_scheduler_without_workers_is_told():
+    with (
+        Client(processes=False, n_workers=0, dashboard_address=":0") as alone,
+        pytest.raises(ConnectionError, match=r"has no worker after .*: see why their pods wait"),
+    ):
+        wait_for_workers(alone, 1, seconds=0.5)
+
+
+def test_pods_from_python_need_certificates_and_dask_kubernetes(monkeypatch):
+    with pytest.raises(ValueError, match=r"wants certificates.*or give up encryption"):
         kube_cluster(SETTINGS)
     monkeypatch.setitem(sys.modules, "dask_kubernetes.operator", None)
     with pytest.raises(ImportError, match=re.escape("pip install 'gpgc_dask[kubernetes]'")):
-        kube_cluster(replace(SETTINGS, tls_secret=None))
+        kube_cluster(SETTINGS)
 
 
 PLAIN = VARIANTS["plain"]
@@ -526,15 +587,19 @@ def api(tmp_path_factory):
         yield stand_in
 
 
-def test_pods_from_python_do_not_wait_for_the_phase(api):
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "encrypted"])
+def test_pods_from_python_do_not_wait_for_the_phase(api, certificates, tls):
     """A DaskCluster that stays Pending (dask-kubernetes issue 968) is joined all the same."""
+    settings = replace(SETTINGS if tls else PLAIN, workers=1)
     api.ports = comm, dashboard = free_ports(2)
-    with processes() as start:
-        arguments = ["dask", "scheduler", "--host", "127.0.0.1", "--port", str(comm)]
-        start([*arguments, "--dashboard-address", f"127.0.0.1:{dashboard}"], {})
-        with kube_cluster(PLAIN) as cluster, Client(cluster, timeout=10) as client:
-            assert client.scheduler.address == f"tcp://127.0.0.1:{comm}"
-            assert api.created[-1] == one(PLAIN, "DaskCluster")
+    scheme = "tls" if tls else "tcp"
+    with processes() as start, dask.config.set(own_config(settings, certificates, "fit")):
+        for name in ("scheduler", "worker"):
+            start(*local(settings, name, comm, dashboard, certificates))
+        with kube_cluster(settings) as cluster, cluster.get_client() as client:
+            assert client.scheduler.address == f"{scheme}://127.0.0.1:{comm}"
+            assert len(client.nthreads()) == 1
+            assert api.created[-1] == one(settings, "DaskCluster")
             assert api.cluster["status"] == {"phase": "Pending"}
         assert api.cluster is None
 

@@ -25,7 +25,8 @@ class Settings:
     image : with a tag or a digest, so that scheduler, workers and driver are the same program
     data, model : URLs that all pods see, as ``s3://bucket/horses.zarr``
     shape : of the data, to size the pods by
-    memory : of a worker, as "8GiB" or bytes, instead of what the plan for the shape says
+    memory : of a worker, as "8GiB" or bytes; default what the plan for the shape says, 8 GiB where
+        there is no shape
     checkpoint : where the fit keeps its state; default beside the model
     claim : of a volume that the checkpoint is kept on instead; made if it is not there
     min_workers : down to which an autoscaler may go where there is nothing to do; default none
@@ -77,10 +78,10 @@ class Settings:
             raise ValueError("checkpoint and claim both say where the state is kept: choose one")
 
     def _check_sizes(self) -> None:
-        if self.shape is None and (self.memory is None or self.data is not None):
+        if self.shape is None and self.data is not None:
             raise ValueError(
-                "shape must be given to size the pods by, as Shape.stated(images=10_000, "
-                "features=489) (--images or --plan); for a cluster without a fit, memory will do"
+                "shape must be given to size the pods of a fit by, as Shape.stated(images=10_000, "
+                "features=489) (--images or --plan)"
             )
         if self.memory is not None:
             parse_bytes(self.memory)

@@ -18,6 +18,9 @@ MIB = 1 << 20
 CALM_SHARE = 0.7
 """Of a worker's memory: what the plan may fill before Dask spills (0.7) and pauses (0.8)."""
 
+USUAL_BYTES = 8192 * MIB
+"""Of a worker for fits that nobody has told yet: enough for 4,113 features on 16 threads."""
+
 NANNY_BYTES = 256 * MIB
 """The process that watches over a worker, in the same container."""
 
@@ -45,9 +48,10 @@ class Sizes:
         shape = settings.shape
         if settings.memory is not None:
             limit = int(parse_bytes(settings.memory)) // MIB * MIB
-        else:
-            assert shape is not None
+        elif shape is not None:
             limit = _whole(worker_bytes(shape, settings.threads, redundancy=True) / CALM_SHARE)
+        else:
+            limit = USUAL_BYTES
         squares = 0 if shape is None else SQUARES_AT_SCHEDULER * 8 * shape.n_features**2
         return cls(
             worker_limit=limit,

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from distributed import Client, TimeoutError
 
-__all__ = ["wait_for_scheduler"]
+__all__ = ["wait_for_scheduler", "wait_for_workers"]
 
 ANSWER_SECONDS = 600
 """How long image pulls and new nodes may take until the scheduler answers."""
@@ -36,13 +36,19 @@ def wait_for_scheduler(
             "pod runs and what it logs (kubectl get pods, kubectl logs)"
         ) from error
     with client:
-        with suppress(TimeoutError):
-            client.wait_for_workers(workers, timeout=worker_seconds)
-        found = len(client.scheduler_info(n_workers=-1)["workers"])
+        return wait_for_workers(client, workers, worker_seconds)
+
+
+def wait_for_workers(client: Client, workers: int, seconds: float = WORKER_SECONDS) -> int:
+    """The same, of a scheduler that answers. A fit divides its work by the workers it finds."""
+    with suppress(TimeoutError):
+        client.wait_for_workers(workers, timeout=seconds)
+    found = len(client.scheduler_info(n_workers=-1)["workers"])
     if not found:
         raise ConnectionError(
-            f"the scheduler at {address} has no worker after {worker_seconds:.0f} s: see why their "
-            "pods wait (kubectl describe pod); often no node has as many cores as they ask for"
+            f"the scheduler at {client.scheduler.address} has no worker after {seconds:.0f} s: see "
+            "why their pods wait (kubectl describe pod); often no node has as many cores as they "
+            "ask for"
         )
     return found
 
