@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import warnings
 import zipfile
 from dataclasses import dataclass
 from os import PathLike, fspath
@@ -98,7 +99,15 @@ class Checkpoint:
         content = buffer.getbuffer()
         head = MAGIC + hashlib.sha256(content).hexdigest().encode() + b"\n"
         location, name = self._place
-        location.write(name, head + bytes(content))
+        try:
+            location.write(name, head + bytes(content))
+        except OSError as error:
+            # A night's fit is worth more than its checkpoint.
+            warnings.warn(
+                f"the state of the fit could not be kept ({error}): the fit goes on, and could "
+                "only be resumed from what was kept before",
+                stacklevel=2,
+            )
 
     def load(self) -> Saved | None:
         """The saved state, None where there is none; a ValueError where it is another fit's."""

@@ -110,13 +110,13 @@ def connect(
     ----------
     where : "local": processes of one thread each on this machine, which end with the context; an
         address as ``tcp://host:8786`` or ``tls://host:8786``: a scheduler that runs already;
-        "kubernetes": pods that dask-kubernetes starts, and that end with the context; their
-        traffic is not encrypted (for that apply the manifests of deploy/ and give the address)
+        "kubernetes": pods that dask-kubernetes starts, and that end with the context
     workers : how many; default one a core, or what the address has
     most_workers : where given the cluster adapts, between ``workers`` and this many
     memory_limit : of each worker, as "4GB" or bytes; default its share of the machine
     tls : certificates; default, for ``tls://``, those of Dask's configuration
-    kubernetes : settings as of :class:`gpgc_dask.deploy.Settings`, ``image`` at least
+    kubernetes : settings as of :class:`gpgc_dask.deploy.Settings`, ``image`` at least;
+        ``tls_secret=None`` gives up encryption
     """
     with ExitStack() as stack:
         if where == "local":
@@ -124,7 +124,7 @@ def connect(
                 _local(workers or dask.system.CPU_COUNT, memory_limit, tls)
             )
         elif where == "kubernetes":
-            cluster = stack.enter_context(_pods(workers, memory_limit, kubernetes or {}))
+            cluster = stack.enter_context(_pods(workers, memory_limit, tls, kubernetes or {}))
         else:
             client = stack.enter_context(_remote(where, tls))
             _check_versions(client)
@@ -149,7 +149,12 @@ def _local(workers: int, memory_limit: str | int | None, tls: TlsFiles | None) -
         )
 
 
-def _pods(workers: int | None, memory_limit: str | int | None, given: dict[str, Any]) -> Any:
+def _pods(
+    workers: int | None,
+    memory_limit: str | int | None,
+    tls: TlsFiles | None,
+    given: dict[str, Any],
+) -> Any:
     """A cluster of pods; the operator of dask-kubernetes must run in the Kubernetes cluster."""
     from gpgc_dask.deploy import Settings, kube_cluster
 
@@ -158,10 +163,10 @@ def _pods(workers: int | None, memory_limit: str | int | None, given: dict[str, 
             "how much memory a pod needs is not known: say so with --memory-limit (memory_limit); "
             "gpgc plan tells how much a fit takes"
         )
-    asked: dict[str, Any] = {"tls_secret": None, "memory": memory_limit, **given}
+    asked = {"memory": memory_limit, **given}
     if workers is not None:
         asked["workers"] = workers
-    return kube_cluster(Settings(**asked))
+    return kube_cluster(Settings(**asked), None if tls is None else tls.security())
 
 
 @contextmanager

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import random
+import resource
+import signal
 import subprocess
 import sys
 
@@ -162,6 +164,30 @@ def test_beside_an_object(tmp_path):
     resumed = GPGC(checkpoint=url).fit(DATA.X, DATA.y, groups=DATA.groups)
     assert resumed.converged_
     assert not fsspec.filesystem("memory").exists(url)
+
+
+def test_a_full_disk_does_not_stop_a_fit(tmp_path):
+    """Nothing more can be kept: what was kept is still there, and the fit ends."""
+    path = tmp_path / "fit.npz"
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def fill_disk(entry):
+        if entry["iteration"] == 1:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limit[1]))
+
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    model = GPGC(checkpoint=path, progress=fill_disk)
+    model._keeps_checkpoint = True
+    try:
+        with pytest.warns(UserWarning, match=r"could not be kept .*fit\.npz.*: the fit goes on"):
+            model.fit(DATA.X, DATA.y, groups=DATA.groups)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        signal.signal(signal.SIGXFSZ, before)
+    assert model.converged_
+    assert [file.name for file in tmp_path.iterdir()] == ["fit.npz"]
+    resumed = GPGC(checkpoint=path).fit(DATA.X, DATA.y, groups=DATA.groups)
+    np.testing.assert_allclose(resumed.noise_variance_, model.noise_variance_, rtol=1e-6)
 
 
 def test_damaged_anywhere_it_is_refused(tmp_path):

@@ -29,7 +29,7 @@ from moto.server import ThreadedMotoServer
 from typer.testing import CliRunner
 
 from gpgc_dask.cli import app
-from gpgc_dask.cluster import connect
+from gpgc_dask.cluster import TlsFiles, connect
 from gpgc_dask.deploy import Settings, kube_cluster, manifests
 from gpgc_dask.deploy.__main__ import deploy
 from gpgc_dask.deploy.pods import USER_ID
@@ -604,19 +604,23 @@ def test_pods_from_python_do_not_wait_for_the_phase(api, certificates, tls):
         assert api.cluster is None
 
 
-def test_connect_to_pods(api):
-    """As --kubernetes IMAGE --workers 2 --memory-limit 3GB would."""
+def test_connect_to_pods(api, certificates):
+    """As --kubernetes IMAGE --workers 1 --memory-limit 3GB --tls-ca … would."""
+    settings = replace(SETTINGS, workers=1)
     api.ports = comm, dashboard = free_ports(2)
+    names = ("ca.pem", "client.pem", "client-key.pem")
+    tls = TlsFiles(*(str(certificates / name) for name in names))
+    image = {"image": settings.image}
     with processes() as start:
-        arguments = ["dask", "scheduler", "--host", "127.0.0.1", "--port", str(comm)]
-        start([*arguments, "--dashboard-address", f"127.0.0.1:{dashboard}"], {})
-        image = {"image": PLAIN.image}
-        with connect("kubernetes", workers=2, memory_limit="3GB", kubernetes=image) as client:
-            assert client.scheduler.address == f"tcp://127.0.0.1:{comm}"
+        for name in ("scheduler", "worker"):
+            start(*local(settings, name, comm, dashboard, certificates))
+        pods = connect("kubernetes", workers=1, memory_limit="3GB", tls=tls, kubernetes=image)
+        with pods as client:
+            assert client.scheduler.address == f"tls://127.0.0.1:{comm}"
+            assert client.submit(sum, [1, 2]).result(timeout=30) == 3
             worker = api.created[-1]["spec"]["worker"]
-            (container,) = worker["spec"]["containers"]
-            assert worker["replicas"] == 2
-            assert container["image"] == PLAIN.image
+            assert worker["replicas"] == 1
+            assert worker["spec"]["containers"][0]["image"] == settings.image
         assert api.cluster is None
     with pytest.raises(ValueError, match="--memory-limit"), connect("kubernetes", kubernetes=image):
         pass

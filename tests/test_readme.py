@@ -47,7 +47,8 @@ def test_the_tour_runs(place, capsys):
     images, masks = save_pairs(place / "new", 3)
     images.rename(place / "new-photos")
     masks.rename(place / "true-masks")
-    lines = [line for block in blocks("sh") for line in block.splitlines()]
+    own = [block for block in blocks("sh") if "--scheduler" not in block]
+    lines = [line for block in own for line in block.splitlines()]
     tour = [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("gpgc ")]
     assert len(tour) >= 8
     for arguments in tour:
@@ -56,3 +57,14 @@ def test_the_tour_runs(place, capsys):
         assert not ended.value.code, capsys.readouterr().err
     assert len(list((place / "clean/images").iterdir())) == 9
     assert len(list((place / "predicted").glob("*.png"))) == 3
+
+
+def test_what_is_said_of_clusters_is_spelt_rightly(place, capsys):
+    """No cluster is there: each command gets as far as to look for it, or for its data."""
+    (block,) = (block for block in blocks("sh") if "--scheduler" in block)
+    for line in block.replace("\\\n", "").splitlines():
+        arguments = shlex.split(line, comments=True)[1:]
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        told = capsys.readouterr().err
+        assert ended.value.code == (0 if arguments[0] == "certs" else 1), f"{line}: {told}"
