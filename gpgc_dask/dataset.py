@@ -30,7 +30,6 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 import zarr
-from zarr.storage import LocalStore
 
 from gpgc_dask.arrays import Array, Labels
 from gpgc_dask.storage import Location
@@ -146,7 +145,7 @@ def state(location: Location) -> str:
 def _attributes(location: Location) -> dict[str, Any]:
     try:
         return dict(location.group().attrs)
-    except (FileNotFoundError, ValueError, OSError, KeyError):
+    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError):
         return {}
 
 
@@ -174,10 +173,9 @@ def open_dataset(
     # What an interrupted overwrite left beside a whole dataset is no part of it.
     warnings.filterwarnings("ignore", message=f"Object at {re.escape(UNFINISHED_FOLDER)} is not")
     dataset = xr.open_zarr(
-        LocalStore(location.url, read_only=True) if location.is_local else location.url,
+        location.store(read_only=True),
         chunks={},
         consolidated=False,
-        storage_options=None if location.is_local else location.options,
         mask_and_scale=False,
     )
     dataset.encoding["source"] = location.url

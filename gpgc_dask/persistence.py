@@ -1,4 +1,9 @@
-"""Models on disk: a Zarr v3 group of plain arrays and JSON. No pickle is written or read."""
+"""Saved models: a Zarr v3 group of plain arrays and JSON. No pickle is written or read.
+
+A reader finds a whole model or none. In a local folder a new one takes the old one's place at a
+stroke. At a URL objects are replaced one by one: there the mark in the group's attributes that
+says "model" is taken away first and comes back last.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +19,12 @@ import pandas as pd
 import zarr
 
 from gpgc_dask.arrays import Labels
+from gpgc_dask.storage import Location
 
-__all__ = ["is_model", "load", "local_path", "save"]
+__all__ = ["load", "save", "state"]
 
 FORMAT = "gpgc_dask model"
+UNFINISHED = f"{FORMAT}, unfinished"
 FORMAT_VERSION = 1
 ESTIMATORS = ("GPGC", "GP", "MarginSVM")
 
@@ -45,22 +52,31 @@ VALUES = (
 )
 
 
-def save(model: Any, path: str | PathLike[str]) -> None:
-    """Write a fitted model to ``path``, whole or not at all; an older model there is replaced."""
-    target = local_path(path).resolve()
+def save(
+    model: Any, path: str | PathLike[str], storage_options: dict[str, Any] | None = None
+) -> None:
+    """Write a fitted model to a path or URL, whole or not at all; an older one is replaced."""
+    location = Location.of(path, storage_options)
     if type(model).__name__ not in ESTIMATORS:
         raise TypeError(
             f"{type(model).__name__} cannot be saved: save() knows {' and '.join(ESTIMATORS)}; "
             "a subclass keeps its own format"
         )
-    if target.exists() and not is_model(target):
+    if state(location) == "foreign":
         raise FileExistsError(
-            f"{target} exists and is not a gpgc_dask model: choose another path or remove it"
+            f"{location} exists and is not a gpgc_dask model: choose another path or remove it"
         )
+    if location.is_local:
+        _save_folder(model, Path(location.url).resolve())
+    else:
+        _save_objects(model, location)
+
+
+def _save_folder(model: Any, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     new = target.with_name(f"{target.name}.{uuid.uuid4().hex[:8]}.new")
     try:
-        _write(model, new)
+        _write(model, zarr.create_group(new, zarr_format=3))
         if target.exists():
             shutil.rmtree(target)
         new.rename(target)
@@ -70,19 +86,34 @@ def save(model: Any, path: str | PathLike[str]) -> None:
         shutil.rmtree(new, ignore_errors=True)
 
 
-def load(path: str | PathLike[str]) -> Any:
-    """Read a model written by ``save``: a fitted ``GPGC``, ``GP`` or ``MarginSVM``."""
+def _save_objects(model: Any, location: Location) -> None:
+    group = location.group("a")
+    group.attrs.put({"format": UNFINISHED})
+    # Arrays that the new model does not have would be taken for its own.
+    for name in set(location.names()) - {"zarr.json"}:
+        location.remove(name)
+    _write(model, group)
+
+
+def load(path: str | PathLike[str], storage_options: dict[str, Any] | None = None) -> Any:
+    """Read what ``save`` wrote to a path or URL: a fitted ``GPGC``, ``GP`` or ``MarginSVM``."""
     from gpgc_dask.estimators import GP, GPGC
     from gpgc_dask.svm import MarginSVM
 
-    source = local_path(path)
-    if not source.exists():
+    source = Location.of(path, storage_options)
+    found = state(source)
+    if found == "absent":
         raise FileNotFoundError(f"{source} does not exist: make a model with gpgc fit, or save()")
-    if not is_model(source):
+    if found == "unfinished":
+        raise ValueError(
+            f"{source} is not finished: wait for who is saving it, or go on with the same gpgc fit "
+            "and --resume"
+        )
+    if found == "foreign":
         raise ValueError(
             f"{source} is not a gpgc_dask model: pass what gpgc fit, or save(), has written"
         )
-    group = zarr.open_group(source, mode="r")
+    group = source.group()
     meta = dict(group.attrs)
     if meta["format_version"] > FORMAT_VERSION:
         raise ValueError(
@@ -111,15 +142,7 @@ def load(path: str | PathLike[str]) -> Any:
     return model
 
 
-def local_path(path: str | PathLike[str]) -> Path:
-    """The path of a model; an error where it is a URL."""
-    if "://" in str(path):
-        raise ValueError(f"{path} is a URL: models are saved to local paths; copy the folder there")
-    return Path(path)
-
-
-def _write(model: Any, path: Path) -> None:
-    group = zarr.create_group(path, zarr_format=3)
+def _write(model: Any, group: zarr.Group) -> None:
     for name in ARRAYS:
         if hasattr(model, name):
             _write_array(group, name, np.asarray(getattr(model, name)))
@@ -137,8 +160,8 @@ def _write(model: Any, path: Path) -> None:
         _write_json(group, "dataset", model.dataset_)
     if hasattr(model, "review_"):
         _write_table(group, "review", model.review_)
-    # Last: a group without these attributes is not a model.
-    group.attrs.update(
+    # Last, and all at once: a group without these attributes is not a model.
+    group.update_attributes(
         {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
@@ -147,12 +170,15 @@ def _write(model: Any, path: Path) -> None:
     )
 
 
-def is_model(path: Path) -> bool:
-    """Whether a whole model is at a path."""
+def state(location: Location) -> str:
+    """What is at a location: "absent", "complete", "unfinished" (being saved) or "foreign"."""
+    if not location.exists():
+        return "absent"
     try:
-        return zarr.open_group(path, mode="r").attrs.get("format") == FORMAT
-    except (FileNotFoundError, ValueError, OSError, KeyError):
-        return False
+        mark = location.group().attrs.get("format")
+    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError):
+        return "foreign"
+    return {FORMAT: "complete", UNFINISHED: "unfinished"}.get(str(mark), "foreign")
 
 
 def _plain_parameters(model: Any) -> dict[str, Any]:

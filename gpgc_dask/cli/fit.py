@@ -13,6 +13,7 @@ from rich.markup import escape
 from gpgc_dask.cli.console import facts, print_json, print_out, time_text
 from gpgc_dask.cli.displays import Display
 from gpgc_dask.cli.options import (
+    RUNNING,
     Json,
     Overwrite,
     Resume,
@@ -30,7 +31,8 @@ __all__ = ["EXAMPLE", "DataArgument", "Method", "MethodName", "Redundancy", "fit
 EXAMPLE = (
     "Examples:\n\n"
     "gpgc fit horses.zarr -o model.zarr\n\n"
-    "gpgc fit horses.zarr -o paper.zarr --redundancy 1.0 --workers 2"
+    "gpgc fit horses.zarr -o paper.zarr --redundancy 1.0 --workers 2\n\n"
+    "gpgc fit s3://bucket/horses.zarr -o s3://bucket/model.zarr"
 )
 
 
@@ -55,7 +57,9 @@ Redundancy = Annotated[
         "1.0 is the paper."
     ),
 ]
-DataArgument = Annotated[str, typer.Argument(help="The dataset, as gpgc ingest made it.")]
+DataArgument = Annotated[
+    str, typer.Argument(help="The dataset, as gpgc ingest made it: a path or URL.")
+]
 
 
 def to_redundancy(text: str) -> float | str:
@@ -81,10 +85,20 @@ def _cluster(scheduler: str | None, workers: int | None) -> AbstractContextManag
 def fit(
     data: DataArgument,
     *,
-    out: Annotated[str, typer.Option("--out", "-o", help="The model: a folder to make.")],
+    out: Annotated[
+        str,
+        typer.Option("--out", "-o", help="The model: a folder to make, or a URL such as s3://…"),
+    ],
     method: Method = MethodName.GPGC,
     redundancy: Redundancy = "auto",
     max_iter: Annotated[int, typer.Option(min=1, help="Iterations at most.")] = 100,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(
+            help="Where an unfinished fit is kept: a file, or a URL. Default: beside the model.",
+            rich_help_panel=RUNNING,
+        ),
+    ] = None,
     resume: Resume = False,
     overwrite: Overwrite = False,
     workers: Workers = None,
@@ -99,7 +113,7 @@ def fit(
     """
     check_choice(resume=resume, overwrite=overwrite)
     check_choice(workers=workers, scheduler=scheduler)
-    check_output(folder=out)
+    check_output(checkpoint, folder=out, urls=True)
     with Display() as display:
         model = train(
             data,
@@ -108,6 +122,7 @@ def fit(
             parameters=_parameters(method, redundancy, max_iter),
             resume=resume,
             overwrite=overwrite,
+            checkpoint=checkpoint,
             progress=display.fit,
             announce=display.announce,
             client=_cluster(scheduler, workers),

@@ -155,8 +155,7 @@ def ingest(
     """
     check_choice(resume=resume, overwrite=overwrite)
     check_choice(workers=workers, scheduler=scheduler)
-    if "://" not in out:
-        check_output(folder=out)
+    check_output(folder=out, urls=True)
     options = {
         "side": input_side,
         "mean": to_colour(mean, "--mean"),

@@ -43,6 +43,7 @@ from gpgc_dask.process import (
     one_blas_thread,
     own_blas_threads,
 )
+from gpgc_dask.retrying import patiently
 
 __all__ = [
     "DaskOracle",
@@ -212,7 +213,8 @@ def _rows(
     wanted: Mask | None,
 ) -> Features:
     """The wanted rows of one block, which is read unless it was given."""
-    made = block if graph is None else dask.get({**source, **graph}, key)
+    read = partial(dask.get, {**source, **(graph or {})}, key)
+    made = block if graph is None else patiently(read, f"block {key} of X")
     rows = np.asarray(made)[part]
     if len(rows) != part.stop - part.start:
         raise ValueError(
