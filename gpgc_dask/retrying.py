@@ -15,13 +15,14 @@ import errno
 import logging
 import os
 import random
+import re
 import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import dask
 
-__all__ = ["StoreError", "hide_secrets", "may_pass", "patiently", "patiently_async"]
+__all__ = ["DeniedError", "StoreError", "hide_secrets", "may_pass", "patiently", "patiently_async"]
 
 log = logging.getLogger("gpgc_dask")
 
@@ -66,6 +67,9 @@ DENIED = {
     "obstore.exceptions.UnauthenticatedError",
 }
 
+REFUSED = re.compile(r"with status (?!408|429)4\d\d")
+"""In what obstore tells: an answer that is the same the next time."""
+
 SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_SECURITY_TOKEN")
 LEAST_SECRET = 8
 """Characters of a value that is worth hiding; shorter ones occur in words."""
@@ -75,13 +79,26 @@ class StoreError(OSError):
     """A store that did not answer, however patiently it was asked."""
 
 
+class DeniedError(PermissionError):
+    """A store that will not have us."""
+
+
 def may_pass(error: BaseException) -> bool:
     """Whether the same request may succeed a little later."""
-    if isinstance(error, (StoreError, *LASTING)):
+    if isinstance(error, (StoreError, *LASTING)) or _is_denied(error):
         return False
     if isinstance(error, OSError):
         return error.errno not in LASTING_NUMBERS
     return not PASSING.isdisjoint(_names(error))
+
+
+def _is_denied(error: BaseException) -> bool:
+    """Whether a store, not the file system, will not have us: keys, or the region, are wrong."""
+    if isinstance(error, PermissionError):
+        return error.filename is None
+    names = _names(error)
+    refused = "obstore.exceptions.GenericError" in names and REFUSED.search(str(error))
+    return bool(refused) or not DENIED.isdisjoint(names)
 
 
 def patiently(call: Callable[[], Result], what: str) -> Result:
@@ -117,13 +134,17 @@ class _Tries:
     def after(self, error: Exception) -> float:
         """Seconds to wait before the next try; an error where there is none."""
         self.done += 1
-        if not DENIED.isdisjoint(_names(error)):
+        if isinstance(error, (StoreError, DeniedError)):
+            raise error
+        if _is_denied(error):
             # Without the first one: a store's whole answer may repeat what it was sent.
-            raise PermissionError(
+            raise DeniedError(
                 f"{self.what} is not open to the credentials at hand ({_told(error)}): check those "
-                "of the environment or the standard files"
+                "of the environment or the standard files, and the region"
             ) from None
         if not may_pass(error):
+            if isinstance(error, OSError) and error.filename is None:
+                error.add_note(f"at {self.what}")
             raise error
         tries = int(dask.config.get("gpgc.store.tries", TRIES))
         seconds = time.monotonic() - self.start
