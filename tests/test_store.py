@@ -11,6 +11,7 @@ import time
 from contextlib import contextmanager
 
 import dask
+import dask.array as da
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster
@@ -217,6 +218,31 @@ def test_a_store_that_is_gone(proxy, stored, local_model, small_tasks, workers):
     model = train(stored, target, parameters=PAPER, resume=True, progress=seen.append)
     assert seen[0]["iteration"] >= 1
     assert_same_optimum(model, local_model)
+
+
+class FlakyRows:
+    """Somebody's own store of rows: every seventh read fails."""
+
+    def __init__(self, values):
+        self.values, self.shape, self.dtype, self.ndim = values, values.shape, values.dtype, 2
+        self.reads = 0
+
+    def __getitem__(self, index):
+        self.reads += 1
+        if self.reads % 7 == 0:
+            raise ConnectionResetError("reset")
+        return self.values[index]
+
+
+def test_blocks_of_any_store_are_read_again():
+    data = classification(600, 20, 12)
+    expected = GPGC(**PAPER).fit(data.X, data.y, groups=data.groups)
+    rows = FlakyRows(data.X)
+    X = da.from_array(rows, chunks=(100, -1), name=False)
+    with dask.config.set(HASTY, scheduler="threads"):
+        model = GPGC(**PAPER).fit(X, data.y, groups=data.groups)
+    assert rows.reads > 7
+    assert model.log_evidence_ == pytest.approx(expected.log_evidence_, abs=6e-4)
 
 
 def test_a_model_is_whole_or_none(proxy, monkeypatch, tmp_path):

@@ -31,8 +31,7 @@ __all__ = ["EXAMPLE", "DataArgument", "Method", "MethodName", "Redundancy", "fit
 EXAMPLE = (
     "Examples:\n\n"
     "gpgc fit horses.zarr -o model.zarr\n\n"
-    "gpgc fit horses.zarr -o paper.zarr --redundancy 1.0 --workers 2\n\n"
-    "gpgc fit s3://bucket/horses.zarr -o s3://bucket/model.zarr"
+    "gpgc fit horses.zarr -o paper.zarr --redundancy 1.0 --workers 2"
 )
 
 
