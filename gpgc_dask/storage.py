@@ -68,11 +68,6 @@ class Location:
     def is_local(self) -> bool:
         return not is_url(self.url)
 
-    def parent(self) -> tuple[Location, str]:
-        """(the folder that this lies in, its name there)."""
-        folder, _, name = self.url.rpartition("/")
-        return Location(folder or "/", self.options), name
-
     @property
     def is_private(self) -> bool:
         """Whether other processes see something else here."""
