@@ -76,7 +76,7 @@ def _save_folder(model: Any, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     new = target.with_name(f"{target.name}.{uuid.uuid4().hex[:8]}.new")
     try:
-        _write(model, zarr.create_group(new, zarr_format=3))
+        _write(model, Location.of(new))
         if target.exists():
             shutil.rmtree(target)
         new.rename(target)
@@ -87,12 +87,11 @@ def _save_folder(model: Any, target: Path) -> None:
 
 
 def _save_objects(model: Any, location: Location) -> None:
-    group = location.group("a")
-    group.attrs.put({"format": UNFINISHED})
+    location.group("a").attrs.put({"format": UNFINISHED})
     # Arrays that the new model does not have would be taken for its own.
     for name in set(location.names()) - {"zarr.json"}:
         location.remove(name)
-    _write(model, group)
+    _write(model, location)
 
 
 def load(path: str | PathLike[str], storage_options: dict[str, Any] | None = None) -> Any:
@@ -142,7 +141,8 @@ def load(path: str | PathLike[str], storage_options: dict[str, Any] | None = Non
     return model
 
 
-def _write(model: Any, group: zarr.Group) -> None:
+def _write(model: Any, location: Location) -> None:
+    group = location.group("a")
     for name in ARRAYS:
         if hasattr(model, name):
             _write_array(group, name, np.asarray(getattr(model, name)))
