@@ -1,4 +1,9 @@
-"""Models on disk: a Zarr v3 group of plain arrays and JSON. No pickle is written or read."""
+"""Saved models: a Zarr v3 group of plain arrays and JSON. No pickle is written or read.
+
+A reader finds a whole model or none. In a local folder a new one takes the old one's place at a
+stroke. At a URL objects are replaced one by one: there the mark in the group's attributes that
+says "model" is taken away first and comes back last.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +24,10 @@ from gpgc_dask.guarded import GuardedArray, GuardedStore, checksummed
 from gpgc_dask.schema import check_plain
 from gpgc_dask.storage import Location, retold
 
-__all__ = ["is_model", "load", "local_path", "save"]
+__all__ = ["load", "save", "state"]
 
 FORMAT = "gpgc_dask model"
+UNFINISHED = f"{FORMAT}, unfinished"
 FORMAT_VERSION = 2
 """2: chunks have checksums, descriptions have digests. 1 had neither."""
 
@@ -53,22 +59,31 @@ VALUES = (
 )
 
 
-def save(model: Any, path: str | PathLike[str]) -> None:
-    """Write a fitted model to ``path``, whole or not at all; an older model there is replaced."""
-    target = local_path(path).resolve()
+def save(
+    model: Any, path: str | PathLike[str], storage_options: dict[str, Any] | None = None
+) -> None:
+    """Write a fitted model to a path or URL, whole or not at all; an older one is replaced."""
+    location = Location.of(path, storage_options)
     if type(model).__name__ not in ESTIMATORS:
         raise TypeError(
             f"{type(model).__name__} cannot be saved: save() knows {' and '.join(ESTIMATORS)}; "
             "a subclass keeps its own format"
         )
-    if target.exists() and not is_model(target):
+    if state(location) == "foreign":
         raise FileExistsError(
-            f"{target} exists and is not a gpgc_dask model: choose another path or remove it"
+            f"{location} exists and is not a gpgc_dask model: choose another path or remove it"
         )
+    if location.is_local:
+        _save_folder(model, Path(location.url).resolve())
+    else:
+        _save_objects(model, location)
+
+
+def _save_folder(model: Any, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     new = target.with_name(f"{target.name}.{uuid.uuid4().hex[:8]}.new")
     try:
-        _write(model, new)
+        _write(model, Location.of(new))
         if target.exists():
             shutil.rmtree(target)
         new.rename(target)
@@ -78,24 +93,37 @@ def save(model: Any, path: str | PathLike[str]) -> None:
         shutil.rmtree(new, ignore_errors=True)
 
 
-def load(path: str | PathLike[str]) -> Any:
-    """Read a model written by ``save``: a fitted ``GPGC``, ``GP`` or ``MarginSVM``."""
-    source = local_path(path)
-    if not source.exists():
+def _save_objects(model: Any, location: Location) -> None:
+    location.group("a").attrs.put({"format": UNFINISHED})
+    # Arrays that the new model does not have would be taken for its own.
+    for name in set(location.names()) - {"zarr.json"}:
+        location.remove(name)
+    _write(model, location)
+
+
+def load(path: str | PathLike[str], storage_options: dict[str, Any] | None = None) -> Any:
+    """Read what ``save`` wrote to a path or URL: a fitted ``GPGC``, ``GP`` or ``MarginSVM``."""
+    source = Location.of(path, storage_options)
+    found = state(source)
+    if found == "absent":
         raise FileNotFoundError(f"{source} does not exist: make a model with gpgc fit, or save()")
-    if not is_model(source):
+    if found == "unfinished":
+        raise ValueError(
+            f"{source} is not finished: wait for who is saving it, or go on with the same gpgc fit "
+            "and --resume"
+        )
+    if found == "foreign":
         raise ValueError(
             f"{source} is not a gpgc_dask model: pass what gpgc fit, or save(), has written"
         )
-    location = Location.of(source)
-    meta = read_attributes(location) or {}
+    meta = read_attributes(source) or {}
     version = meta.get("format_version")
     if type(version) is int and version > FORMAT_VERSION:
         raise ValueError(
             f"{source} was written by a newer gpgc_dask (format {version}, "
             f"this one reads up to {FORMAT_VERSION}): upgrade gpgc_dask"
         )
-    group = _opened(location, meta)
+    group = _opened(source, meta)
     try:
         return _read_model(group, meta["estimator"])
     except DamagedError:
@@ -141,15 +169,8 @@ def _read_model(group: zarr.Group, estimator: str) -> Any:
     return model
 
 
-def local_path(path: str | PathLike[str]) -> Path:
-    """The path of a model; an error where it is a URL."""
-    if "://" in str(path):
-        raise ValueError(f"{path} is a URL: models are saved to local paths; copy the folder there")
-    return Path(path)
-
-
-def _write(model: Any, path: Path) -> None:
-    group = zarr.create_group(path, zarr_format=3)
+def _write(model: Any, location: Location) -> None:
+    group = location.group("a")
     for name in ARRAYS:
         if hasattr(model, name):
             _write_array(group, name, np.asarray(getattr(model, name)))
@@ -167,19 +188,22 @@ def _write(model: Any, path: Path) -> None:
         _write_json(group, "dataset", model.dataset_)
     if hasattr(model, "review_"):
         _write_table(group, "review", model.review_)
-    # Last: a group without these attributes is not a model.
+    # Last, and all at once: a group without these attributes is not a model.
     known: dict[str, Any] = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "estimator": type(model).__name__,
     }
-    known[DIGESTS] = digests(Location.of(path), known, sorted(group.array_keys()))
-    group.attrs.update(known)
+    known[DIGESTS] = digests(location, known, sorted(group.array_keys()))
+    group.update_attributes(known)
 
 
-def is_model(path: Path) -> bool:
-    """Whether a whole model is at a path."""
-    return (read_attributes(Location.of(path)) or {}).get("format") == FORMAT
+def state(location: Location) -> str:
+    """What is at a location: "absent", "complete", "unfinished" (being saved) or "foreign"."""
+    if not location.exists():
+        return "absent"
+    mark = (read_attributes(location) or {}).get("format")
+    return {FORMAT: "complete", UNFINISHED: "unfinished"}.get(str(mark), "foreign")
 
 
 def _plain_parameters(model: Any) -> dict[str, Any]:

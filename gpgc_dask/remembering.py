@@ -27,12 +27,14 @@ class DatasetModel:
         self.review_ = review(self, dataset)
         return self.review_
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the fitted model to ``path`` as a Zarr group; read it with ``gpgc_dask.load``."""
+    def save(
+        self, path: str | PathLike[str], storage_options: dict[str, Any] | None = None
+    ) -> None:
+        """Write the fitted model to a path or URL as a Zarr group; ``gpgc_dask.load`` reads it."""
         from gpgc_dask.persistence import save
 
         check_is_fitted(self)
-        save(self, path)
+        save(self, path, storage_options)
 
     def _remember(self, origin: dict[str, Any] | None) -> None:
         """Keep where the data came from, and nothing of an earlier fit's."""

@@ -8,47 +8,66 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from glob import has_magic
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import fsspec
 import zarr
+from zarr.abc.store import Store
 from zarr.storage import LocalStore
 
-__all__ = ["UNFINISHED_SUFFIX", "Location", "check_writable", "retold", "write_whole"]
+from gpgc_dask.objects import PatientStore, client_options
+from gpgc_dask.retrying import patiently
+
+__all__ = ["UNFINISHED_SUFFIX", "Location", "check_writable", "is_url", "retold", "write_whole"]
+
+Result = TypeVar("Result")
 
 UNFINISHED_SUFFIX = ".partial"
 """Ending of files still being written, Zarr's own among them; what a kill leaves behind."""
 
+SECRET_IN_URL = re.compile(r"://(?!arn:)[^/@:\[\]]*:(?!\d*(/|$))")
+"""user:password@host, or s3://key:secret@bucket, though not host:port."""
+
 
 @dataclass(frozen=True)
 class Location:
-    """A folder: ``url`` is an absolute local path or an fsspec URL. Cheap to send to workers."""
+    """A folder, or a file: ``url`` is an absolute local path or an fsspec URL.
+
+    Cheap to send to workers. Keys are names within a folder; "" is the place itself.
+
+    ``options`` may hold credentials: they are neither shown nor written anywhere.
+    """
 
     url: str
-    options: dict[str, Any] = field(default_factory=dict, hash=False)
+    options: dict[str, Any] = field(default_factory=dict, hash=False, repr=False)
 
     @classmethod
     def of(
         cls, url: str | PathLike[str], storage_options: dict[str, Any] | None = None
     ) -> Location:
+        if isinstance(url, Location):
+            return url
         text = os.fspath(url)
+        _check_no_secret(text)
         if text.startswith(("file://", "local://")):
             text = fsspec.core.strip_protocol(text)
-        if "://" in text:
+        if is_url(text):
             _check_protocol(text)
             return cls(text.rstrip("/"), storage_options or {})
         return cls(str(Path(text).expanduser().absolute()))
 
     @property
     def is_local(self) -> bool:
-        return "://" not in self.url
+        return not is_url(self.url)
 
     def parent(self) -> tuple[Location, str]:
         """(the folder that this lies in, its name there)."""
@@ -64,43 +83,59 @@ class Location:
     def _fs(self) -> Any:
         if self.is_local:  # a path is a path, also where it looks like a chain of URLs
             return fsspec.filesystem("file")
-        return fsspec.core.url_to_fs(self.url, **self.options)[0]
+        return fsspec.core.url_to_fs(self.url, **client_options(self.url, self.options))[0]
 
     def _path(self, key: str) -> str:
         return f"{self.url}/{key}" if key else self.url
 
+    def _ask(self, key: str, call: Callable[[Any, str], Result]) -> Result:
+        """``call(filesystem, path)``, patiently where it is far away."""
+        path = self._path(key)
+        if self.is_local:
+            return call(self._fs, path)
+        return patiently(lambda: call(self._fs, path), path)
+
     def exists(self, key: str = "") -> bool:
         """Whether there is a file or folder of this name."""
-        fs = self._fs
-        fs.invalidate_cache()
-        return bool(fs.exists(self._path(key)))
 
-    def read(self, key: str) -> bytes:
-        return bytes(self._fs.cat_file(self._path(key)))
+        def ask(fs: Any, path: str) -> bool:
+            fs.invalidate_cache()
+            return bool(fs.exists(path))
+
+        return self._ask(key, ask)
+
+    def read(self, key: str = "") -> bytes:
+        return self._ask(key, lambda fs, path: bytes(fs.cat_file(path)))
 
     def write(self, key: str, content: bytes | bytearray | memoryview) -> None:
         """Put ``content`` in the place of ``key``, whole or not at all."""
-        if not self.is_local:
-            self._fs.pipe_file(self._path(key), bytes(content))
-            return
-        write_whole(Path(self._path(key)), content)
+        if self.is_local:
+            write_whole(Path(self._path(key)), content)
+        else:
+            self._ask(key, lambda fs, path: fs.pipe_file(path, bytes(content)))
 
     def names(self, key: str = "") -> list[str]:
         """Names of what lies directly in a folder, sorted; none where there is no such folder."""
-        fs = self._fs
-        fs.invalidate_cache()
-        try:
-            found: Iterable[str] = fs.ls(self._path(key), detail=False)
-        except FileNotFoundError:
-            return []
+
+        def ask(fs: Any, path: str) -> list[str]:
+            fs.invalidate_cache()
+            try:
+                return list(fs.ls(path, detail=False))
+            except FileNotFoundError:
+                return []
+
+        found = self._ask(key, ask)
         return sorted({name.rstrip("/").rsplit("/", 1)[-1] for name in found} - {""})
 
     def files(self, key: str = "") -> set[str]:
         """All files below a folder, as paths within it."""
-        fs = self._fs
-        fs.invalidate_cache()
-        root = fs._strip_protocol(self._path(key))
-        return {name.removeprefix(root).lstrip("/") for name in fs.find(root)}
+
+        def ask(fs: Any, path: str) -> set[str]:
+            fs.invalidate_cache()
+            root = fs._strip_protocol(path)
+            return {name.removeprefix(root).lstrip("/") for name in fs.find(root)}
+
+        return self._ask(key, ask)
 
     def remove(self, key: str) -> None:
         """Remove a file, or a folder with all that is in it, where there is one."""
@@ -108,14 +143,16 @@ class Location:
             raise ValueError("name what to remove")
         if self.is_local:
             _remove_local(Path(self._path(key)))
+        else:
+            self._ask(key, _remove_remote)
+
+    def unlink(self) -> None:
+        """Remove the file that is here, if there is one; never a folder."""
+        if self.is_local:
+            Path(self.url).unlink(missing_ok=True)
             return
-        fs, path = self._fs, self._path(key)
-        fs.invalidate_cache()
-        if has_magic(path):  # rm would take the name for a pattern
-            for name in fs.find(path):
-                fs.rm_file(name)
-        elif fs.exists(path):
-            fs.rm(path, recursive=True)
+        with suppress(FileNotFoundError):
+            self._ask("", lambda fs, path: fs.rm_file(path))
 
     def remove_unfinished(self, key: str = "") -> None:
         """Remove what writers that were killed have left behind."""
@@ -123,21 +160,23 @@ class Location:
             for path in Path(self._path(key)).rglob(f"*{UNFINISHED_SUFFIX}"):
                 path.unlink(missing_ok=True)
 
+    def store(self, *, read_only: bool = False) -> Store:
+        """The Zarr store that lives here."""
+        if self.is_local:
+            return LocalStore(self.url, read_only=read_only)
+        return PatientStore(self.url, self.options, read_only=read_only)
+
     def group(self, mode: Any = "r") -> zarr.Group:
         """The Zarr v3 group that lives here."""
-        if self.is_local:
-            return zarr.open_group(
-                LocalStore(self.url), mode=mode, zarr_format=3, use_consolidated=False
-            )
         return zarr.open_group(
-            self.url,
-            mode=mode,
-            zarr_format=3,
-            use_consolidated=False,
-            storage_options=self.options or None,
+            self.store(read_only=mode == "r"), mode=mode, zarr_format=3, use_consolidated=False
         )
 
     def __str__(self) -> str:
+        return self.url
+
+    def __fspath__(self) -> str:
+        """So that it serves wherever a path or URL does, and keeps its options there."""
         return self.url
 
 
@@ -175,6 +214,31 @@ def check_writable(path: Path) -> None:
         raise NotADirectoryError(f"{path} cannot be written: {place} is not a folder")
     if not os.access(place, os.W_OK):
         raise PermissionError(f"{path} cannot be written: {place} is not yours to write to")
+
+
+def is_url(path: str | PathLike[str]) -> bool:
+    """Whether this is a URL, not a local path."""
+    return "://" in os.fspath(path)
+
+
+def _check_no_secret(url: str) -> None:
+    """Complain about credentials in a URL: it is told, logged and kept with models."""
+    if SECRET_IN_URL.search(url):
+        scheme = url.partition("://")[0]
+        raise ValueError(
+            f"a {scheme}:// URL holds credentials, which would get into logs and files: leave "
+            "them out of it, and give them in the environment (AWS_ACCESS_KEY_ID, "
+            "AWS_SECRET_ACCESS_KEY) or the standard files (~/.aws/credentials)"
+        )
+
+
+def _remove_remote(fs: Any, path: str) -> None:
+    fs.invalidate_cache()
+    if has_magic(path):  # rm would take the name for a pattern
+        for name in fs.find(path):
+            fs.rm_file(name)
+    elif fs.exists(path):
+        fs.rm(path, recursive=True)
 
 
 def _remove_local(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""From a dataset on disk to a reviewed model on disk, in steps that survive a kill."""
+"""From a stored dataset to a stored, reviewed model, in steps that survive a kill."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import xarray as xr
 
 from gpgc_dask.dataset import open_dataset
 from gpgc_dask.estimators import GP, GPGC
-from gpgc_dask.persistence import is_model, load, local_path
+from gpgc_dask.persistence import load, state
 from gpgc_dask.ranking import check_fitted_on
+from gpgc_dask.storage import Location, is_url
 from gpgc_dask.svm import MarginSVM
 
 __all__ = ["METHODS", "Method", "checkpoint_path", "train"]
@@ -22,8 +23,10 @@ Method = Literal["gpgc", "gp", "svm"]
 METHODS: dict[str, Any] = {"gpgc": GPGC, "gp": GP, "svm": MarginSVM}
 
 
-def checkpoint_path(target: str | PathLike[str]) -> Path:
-    """Where the state of an unfinished fit lies: beside the model."""
+def checkpoint_path(target: str | PathLike[str]) -> Path | str:
+    """Where the state of an unfinished fit lies: beside the model, at a URL if it is at one."""
+    if is_url(target):
+        return f"{str(target).rstrip('/')}.unfinished.npz"
     path = Path(target)
     return path.with_name(f"{path.name}.unfinished.npz")
 
@@ -36,6 +39,7 @@ def train(
     parameters: Mapping[str, Any] | None = None,
     resume: bool = False,
     overwrite: bool = False,
+    checkpoint: str | PathLike[str] | None = None,
     progress: Callable[[dict[str, Any]], None] | None = None,
     announce: Callable[[str], None] | None = None,
     client: AbstractContextManager[Any] | None = None,
@@ -48,67 +52,71 @@ def train(
     Parameters
     ----------
     data : the dataset, as :func:`~gpgc_dask.open_dataset` takes it
-    target : the model, a local path
+    target : the model, a local path or any fsspec URL
     method : "gpgc" (one noise an image), "gp" (one for all) or "svm", whose fit has no checkpoint
     parameters : of the estimator, as ``{"redundancy": 1.0}``
+    checkpoint : where the state of the unfinished fit is kept, a path or URL; default beside the
+        model
     progress : called with each entry of ``history_``
     announce : called with what begins, "fit" or "review"
     client : a context that gives a Dask client, entered when there is work to do; default the
         active client, else threads of this process
+    storage_options : of fsspec, for those of the three that are URLs; better leave credentials to
+        the environment or the standard files
     """
     tell = announce or (lambda stage: None)
-    path = local_path(target).expanduser()
-    checkpoint = checkpoint_path(path)
+    place = Location.of(target, storage_options)
+    kept = Location.of(checkpoint or checkpoint_path(place.url), storage_options)
     estimator = METHODS[method](**(parameters or {}))
     if method != "svm":
-        estimator.set_params(checkpoint=checkpoint, progress=progress)
-        estimator._keeps_checkpoint = True  # until the model is on disk
-    _check_target(path, checkpoint, resume=resume, overwrite=overwrite)
+        estimator.set_params(checkpoint=kept, progress=progress)  # with its options
+        estimator._keeps_checkpoint = True  # until the model is saved
+    _check_target(place, kept, resume=resume, overwrite=overwrite)
     dataset = open_dataset(data, storage_options)
-    model = _finished(path, dataset, estimator) if resume else None
-    if model is not None and hasattr(model, "review_"):
-        return model
+    model: Any = _finished(place, dataset, estimator) if resume else None
     if overwrite:
-        checkpoint.unlink(missing_ok=True)
-    checkpoint.parent.mkdir(parents=True, exist_ok=True)
-    with client or nullcontext():
-        if model is None:
-            tell("fit")
-            model = estimator.fit(dataset)
-            # Before the review: this is what took so long.
-            model.save(path)
-            if model.converged_:
-                checkpoint.unlink(missing_ok=True)
-        tell("review")
-        model.review(dataset)
-    model.save(path)
+        kept.unlink()
+    if not hasattr(model, "review_"):
+        with client or nullcontext():
+            if model is None:
+                tell("fit")
+                model = estimator.fit(dataset)
+                # Before the review: this is what took so long.
+                model.save(place)
+            tell("review")
+            model.review(dataset)
+        model.save(place)
+    # Last: at a URL a model is unfinished while it is saved again.
+    if model.converged_:
+        kept.unlink()
     return model
 
 
-def _check_target(target: Path, checkpoint: Path, *, resume: bool, overwrite: bool) -> None:
+def _check_target(target: Location, checkpoint: Location, *, resume: bool, overwrite: bool) -> None:
     """Complain where something is in the way; changes nothing."""
     if resume and overwrite:
         raise ValueError("resume goes on with what is there and overwrite discards it: choose one")
-    if target.exists() and not is_model(target):
+    found = state(target)
+    if found == "foreign":
         raise FileExistsError(
             f"{target} exists and is not a gpgc_dask model: choose another path or remove it"
         )
     if resume or overwrite:
         return
-    if target.exists():
+    if found == "complete":
         raise FileExistsError(
             f"{target} exists: choose another path, or replace it with overwrite=True (--overwrite)"
         )
-    if checkpoint.exists():
+    if found == "unfinished" or checkpoint.exists():
         raise FileExistsError(
-            f"{checkpoint} is an unfinished fit: go on with it with resume=True (--resume), or "
-            "begin anew with overwrite=True (--overwrite)"
+            f"{target if found == 'unfinished' else checkpoint} is an unfinished fit: go on with "
+            "it with resume=True (--resume), or begin anew with overwrite=True (--overwrite)"
         )
 
 
-def _finished(target: Path, dataset: xr.Dataset, wanted: Any) -> Any:
+def _finished(target: Location, dataset: xr.Dataset, wanted: Any) -> Any:
     """The model that is already there, None if there is none; an error if it is another."""
-    if not target.exists():
+    if state(target) != "complete":
         return None
     model = load(target)
     try:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from pathlib import Path
 
 import numpy as np
 import pytest
+import s3fs
 
 from gpgc_dask.cli import main
 from tests.images import save_pairs
+from tests.object_store import object_store
 
 README = Path(__file__).parent.parent / "README.md"
 
@@ -42,8 +45,23 @@ def test_python_blocks_run(place):
     assert sorted(agreement.groups[np.argsort(agreement.iou)][:2]) == spoilt
 
 
-def test_the_tour_runs(place, capsys):
-    """All of it, in order, on folders of somebody's own."""
+@pytest.fixture
+def bucket(monkeypatch):
+    """What s3://bucket is."""
+    with object_store() as store:
+        for name in [name for name in os.environ if name.startswith("AWS_")]:
+            monkeypatch.delenv(name)
+        monkeypatch.setenv("AWS_ENDPOINT_URL", store.url)
+        monkeypatch.setenv("AWS_REGION", "us-east-1")
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "k")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
+        s3fs.S3FileSystem.clear_instance_cache()
+        yield
+        s3fs.S3FileSystem.clear_instance_cache()
+
+
+def test_the_tour_runs(place, bucket, capsys):
+    """All of it, in order, on folders of somebody's own and in an object store."""
     images, masks = save_pairs(place / "new", 3)
     images.rename(place / "new-photos")
     masks.rename(place / "true-masks")
@@ -59,7 +77,7 @@ def test_the_tour_runs(place, capsys):
     assert len(list((place / "predicted").glob("*.png"))) == 3
 
 
-def test_what_is_said_of_clusters_is_spelt_rightly(place, capsys):
+def test_what_is_said_of_clusters_is_spelt_rightly(place, bucket, capsys):
     """No cluster is there: each command gets as far as to look for it, or for its data."""
     (block,) = (block for block in blocks("sh") if "--scheduler" in block)
     for line in block.replace("\\\n", "").splitlines():

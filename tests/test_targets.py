@@ -11,6 +11,7 @@ from gpgc_dask import open_dataset, storage
 from gpgc_dask.imaging import IngestError, assemble, ingest, work
 from tests.images import save_pair, save_pairs, tree_bytes
 from tests.ingesting import QUICK, CrashError, crash_after, truncate
+from tests.object_store import object_store
 
 
 def test_an_existing_dataset_is_kept_unless_told_otherwise(folders, reference, tmp_path):
@@ -162,16 +163,9 @@ def test_a_target_in_memory_needs_workers_in_this_process(client, folders):
 @pytest.fixture(scope="module")
 def bucket():
     """An S3 server on this machine: (URL, storage options)."""
-    from moto.server import ThreadedMotoServer
-
-    s3fs = pytest.importorskip("s3fs")
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    server.start()
-    host, port = server.get_host_and_port()
-    options = {"key": "k", "secret": "s", "endpoint_url": f"http://{host}:{port}"}
-    s3fs.S3FileSystem(**options).mkdir("bucket")
-    yield "s3://bucket", options
-    server.stop()
+    pytest.importorskip("s3fs")
+    with object_store() as store:
+        yield "s3://bucket", {"key": "k", "secret": "s", "endpoint_url": store.url}
 
 
 def test_a_target_in_an_object_store(bucket, folders, reference, monkeypatch, small_chunks):

@@ -13,6 +13,7 @@ from gpgc_dask.cli.clusters import on_cluster
 from gpgc_dask.cli.console import facts, print_json, print_out, time_text
 from gpgc_dask.cli.displays import Display
 from gpgc_dask.cli.options import (
+    RUNNING,
     Json,
     Overwrite,
     Resume,
@@ -52,7 +53,9 @@ Redundancy = Annotated[
         "1.0 is the paper."
     ),
 ]
-DataArgument = Annotated[str, typer.Argument(help="The dataset, as gpgc ingest made it.")]
+DataArgument = Annotated[
+    str, typer.Argument(help="The dataset, as gpgc ingest made it: a path or URL.")
+]
 
 
 def to_redundancy(text: str) -> float | str:
@@ -74,10 +77,20 @@ def to_redundancy(text: str) -> float | str:
 def fit(
     data: DataArgument,
     *,
-    out: Annotated[str, typer.Option("--out", "-o", help="The model: a folder to make.")],
+    out: Annotated[
+        str,
+        typer.Option("--out", "-o", help="The model: a folder to make, or a URL such as s3://…"),
+    ],
     method: Method = MethodName.GPGC,
     redundancy: Redundancy = "auto",
     max_iter: Annotated[int, typer.Option(min=1, help="Iterations at most.")] = 100,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(
+            help="Where an unfinished fit is kept: a file, or a URL. Default: beside the model.",
+            rich_help_panel=RUNNING,
+        ),
+    ] = None,
     resume: Resume = False,
     overwrite: Overwrite = False,
     json: Json = False,
@@ -90,7 +103,7 @@ def fit(
     goes on. Next: gpgc rank, gpgc report.
     """
     check_choice(resume=resume, overwrite=overwrite)
-    check_output(folder=out)
+    check_output(checkpoint, folder=out, urls=True)
     with Display() as display:
         model = train(
             data,
@@ -99,6 +112,7 @@ def fit(
             parameters=_parameters(method, redundancy, max_iter),
             resume=resume,
             overwrite=overwrite,
+            checkpoint=checkpoint,
             progress=display.fit,
             announce=display.announce,
             client=client,

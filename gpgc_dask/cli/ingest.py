@@ -152,8 +152,7 @@ def ingest(
     Ctrl-C, the same command with --resume goes on. Runs on one process a core by default.
     """
     check_choice(resume=resume, overwrite=overwrite)
-    if "://" not in out:
-        check_output(folder=out)
+    check_output(folder=out, urls=True)
     options = {
         "side": input_side,
         "mean": to_colour(mean, "--mean"),

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from gpgc_dask.storage import check_writable
+from gpgc_dask.storage import Location, check_writable, is_url
 
 __all__ = [
     "MASKS",
@@ -111,10 +111,13 @@ def check_choice(**given: object) -> None:
         raise typer.BadParameter(f"{' and '.join(names)} exclude each other: choose one")
 
 
-def check_output(*files: str | None, folder: str | None = None) -> None:
-    """Complain now, not after the work, where something cannot be written."""
+def check_output(*files: str | None, folder: str | None = None, urls: bool = False) -> None:
+    """Complain now, not after the work, where something cannot be written; URLs if not ``urls``."""
     for output in filter(None, (*files, folder)):
-        if "://" in output:
+        if is_url(output):
+            Location.of(output)
+            if urls:
+                continue
             raise ValueError(f"{output} is a URL: this is written to local paths; copy it there")
         if output != folder and Path(output).is_dir():
             raise IsADirectoryError(f"{output} is a folder: name a file to write to")

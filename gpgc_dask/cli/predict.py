@@ -34,7 +34,7 @@ EXAMPLE = (
 
 @on_cluster()
 def predict(
-    model: Annotated[str, typer.Argument(help="The model, as gpgc fit made it.")],
+    model: Annotated[str, typer.Argument(help="The model, as gpgc fit made it: a path or URL.")],
     images: Annotated[str, typer.Argument(help="Folder of photos, with subfolders, or one photo.")],
     *,
     out: Annotated[str, typer.Option("--out", "-o", help="Folder of the masks.")],

@@ -33,7 +33,9 @@ SELECT_EXAMPLE = (
 
 SHOWN = 20
 
-ModelArgument = Annotated[str, typer.Argument(help="The model, as gpgc fit made it.")]
+ModelArgument = Annotated[
+    str, typer.Argument(help="The model, as gpgc fit made it: a path or URL.")
+]
 ByOption = Annotated[
     By,
     typer.Option(

@@ -22,8 +22,8 @@ EXAMPLE = "Example:\n\ngpgc report horses.zarr model.zarr -o report.html"
 
 
 def report(
-    data: Annotated[str, typer.Argument(help="The dataset that the model was fitted on.")],
-    model: Annotated[str, typer.Argument(help="The model, as gpgc fit made it.")],
+    data: Annotated[str, typer.Argument(help="The dataset of the model: a path or URL.")],
+    model: Annotated[str, typer.Argument(help="The model, as gpgc fit made it: a path or URL.")],
     *,
     out: Annotated[
         str, typer.Option("--out", "-o", help="The page: one HTML file, replaced if it is there.")

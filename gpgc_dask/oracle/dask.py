@@ -44,6 +44,7 @@ from gpgc_dask.process import (
     one_blas_thread,
     own_blas_threads,
 )
+from gpgc_dask.retrying import patiently
 
 __all__ = [
     "DaskOracle",
@@ -216,7 +217,8 @@ def _rows(
     wanted: Mask | None,
 ) -> Features:
     """The wanted rows of one block, which is read unless it was given."""
-    made = block if graph is None else dask.get({**source, **graph}, key)
+    read = partial(dask.get, {**source, **(graph or {})}, key)
+    made = block if graph is None else patiently(read, f"block {key} of X")
     rows = np.asarray(made)[part]
     if len(rows) != part.stop - part.start:
         raise ValueError(
@@ -379,7 +381,7 @@ def _selected(block: Features, parts: list[Mask], block_info: Any = None) -> Fea
 
 def take_rows(X: da.Array, index: Index) -> Features:
     """The rows of these numbers, in memory."""
-    (F,) = compute(X[index])
+    (F,) = patiently(partial(compute, X[index]), "rows of X")
     return F
 
 
@@ -388,7 +390,8 @@ def sample_rows(X: da.Array, n_rows: int) -> tuple[Index, Features]:
     filled = np.flatnonzero(X.chunks[0])
     chosen = filled[np.linspace(0, len(filled) - 1, min(len(filled), SAMPLE_BLOCKS)).astype(int)]
     each = -(-n_rows // len(chosen))
-    parts = compute(*(X.blocks[number][:each] for number in chosen))
+    blocks = [X.blocks[number][:each] for number in chosen]
+    parts = patiently(partial(compute, *blocks), "a sample of X")
     first = np.cumsum([0, *X.chunks[0]])[chosen]
     index = [start + np.arange(len(part)) for start, part in zip(first, parts, strict=True)]
     return np.concatenate(index).astype(np.intp), np.concatenate(parts)
