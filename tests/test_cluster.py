@@ -87,3 +87,19 @@ def test_options_that_exclude_each_other(run, reference, tmp_path):
     assert (code, "--workers and --scheduler exclude each other" in err) == (2, True)
     code, _, err = run("fit", reference, "-o", model, "--kubernetes", "x", "--scheduler", "tcp://a")
     assert (code, "--scheduler and --kubernetes exclude each other" in err) == (2, True)
+
+
+@pytest.mark.parametrize("command", ["ingest", "fit", "compare"])
+def test_every_long_command_looks_for_its_cluster(
+    run, folders, reference, tmp_path, monkeypatch, command
+):
+    monkeypatch.setattr(cluster, "CONNECT_SECONDS", 1)
+    out = ("-o", tmp_path / "out.zarr")
+    given = {
+        "ingest": (*folders, *out, "--backbone", "colour"),
+        "fit": (reference, *out),
+        "compare": (reference, "--test", reference),
+    }[command]
+    code, _, err = run(command, *given, "--scheduler", "tcp://127.0.0.1:9")
+    assert code == 1
+    assert "no Dask scheduler answers at tcp://127.0.0.1:9" in err

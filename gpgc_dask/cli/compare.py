@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Annotated, Any
 
 import pandas as pd
 import typer
 from rich.markup import escape
 
+from gpgc_dask.cli.clusters import on_cluster
 from gpgc_dask.cli.console import listing, print_json, print_out
 from gpgc_dask.cli.displays import Display
 from gpgc_dask.cli.options import (
@@ -39,6 +41,7 @@ EXAMPLE = (
 )
 
 
+@on_cluster(always=False)
 def compare(
     train: Annotated[str, typer.Argument(help="The training dataset, whose masks are in doubt.")],
     *,
@@ -80,6 +83,7 @@ def compare(
         typer.Option(min=0, help="Random choices of images to average.", rich_help_panel=RUNNING),
     ] = 5,
     json: Json = False,
+    client: Any,
 ) -> None:
     """Run the paper's experiments on your own data: models, filtering rules, three tables.
 
@@ -95,7 +99,7 @@ def compare(
         tuple(to_numbers(void, "--void")),
         threshold,
     )
-    with Display() as display:
+    with Display() as display, client or nullcontext():
         found = compare_models(
             open_dataset(train),
             open_dataset(test),
