@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 from gpgc_dask import __version__, open_dataset
 from gpgc_dask.cli import main
 from gpgc_dask.imaging import ingest
+from gpgc_dask.persistence import state
 from tests.images import save_pair, save_pairs
 
 QUICK = ["--backbone", "colour", "--superpixels", "20"]
@@ -145,3 +147,14 @@ def test_ctrl_c_says_how_to_go_on(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert "by an earlier run" in done.stdout
+
+
+def test_what_the_library_logs_is_told_as_notes(run, monkeypatch, tmp_path):
+    def noisy(path):
+        logging.getLogger("gpgc_dask").warning("the store is slow")
+        return state(path)
+
+    monkeypatch.setattr("gpgc_dask.persistence.state", noisy)
+    code, _, err = run("rank", tmp_path / "no.zarr")
+    assert code == 1
+    assert err.splitlines()[0] == "gpgc: the store is slow"

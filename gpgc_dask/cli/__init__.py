@@ -134,6 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     debug = "--debug" in given
     given = [argument for argument in given if argument != "--debug"]
     logging.getLogger("gpgc_dask").setLevel(logging.DEBUG if debug else logging.WARNING)
+    _show_logs()
     if debug:
         app(args=given, prog_name="gpgc")
     # Workers that are stopped in the middle of something say so at length.
@@ -141,6 +142,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
         sys.exit(_run(given))
+
+
+class _Notes(logging.Handler):
+    """What the library logs, as notes: a request that is repeated, a read begun anew."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        note(record.getMessage())
+
+
+def _show_logs() -> None:
+    logger = logging.getLogger("gpgc_dask")
+    if not any(isinstance(handler, _Notes) for handler in logger.handlers):
+        logger.addHandler(_Notes())
 
 
 def _open_streams() -> None:
