@@ -12,7 +12,7 @@ from gpgc_dask.storage import Location
 ABOUT = {
     "classes": ["background", "object"],
     "class_values": [0, 1],
-    "source": {},
+    "source": {"images": "photos", "masks": "masks"},
     "backbone": {"name": "made up"},
     "recipe": {},
     "versions": {},
@@ -50,8 +50,8 @@ def write_dataset(path: Path, n: int, k: int, n_images: int, seed: int = 0) -> P
         "pixels": np.full(n, 100),
         "feature_group": np.array(["appearance"] * (k - 1) + ["constant"]),
         "image_name": np.array(names),
-        "image_path": np.array(names),
-        "mask_path": np.array(names),
+        "image_path": np.array([f"photos/{name}" for name in names]),
+        "mask_path": np.array([f"masks/{name}" for name in names]),
         "flags": np.array([""] * n_images),
         "height": ones,
         "width": ones,
@@ -63,5 +63,5 @@ def write_dataset(path: Path, n: int, k: int, n_images: int, seed: int = 0) -> P
     }
     for name, value in values.items():
         dataset.write_array(group, name, value)
-    dataset.finish(group, ABOUT)
+    dataset.finish(Location.of(path), ABOUT)
     return path
