@@ -28,7 +28,7 @@ from tests.problems import classification
 
 KEYS = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
 PAPER = {"redundancy": 1.0}  # the optimum is then that of one function, to many digits
-HASTY = {"gpgc.store.wait": 0.03, "gpgc.store.tries": 5, "gpgc.store.seconds": 5}
+HASTY = {"gpgc.store.wait": 0.03, "gpgc.store.tries": 5, "gpgc.store.seconds": 60}
 
 
 @pytest.fixture(scope="module", params=["s3fs", "obstore"])
