@@ -96,11 +96,11 @@ class Checkpoint:
             arrays["mean"] = course.promise.mean
         buffer = io.BytesIO()
         np.savez(buffer, allow_pickle=False, **arrays)
-        content = buffer.getbuffer()
+        content = buffer.getvalue()
         head = MAGIC + hashlib.sha256(content).hexdigest().encode() + b"\n"
         location, name = self._place
         try:
-            location.write(name, head + bytes(content))
+            location.write(name, head + content)
         except OSError as error:
             # A night's fit is worth more than its checkpoint.
             warnings.warn(
