@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -121,7 +122,17 @@ class Processes:
 
     def __enter__(self) -> Processes:
         self.start()
+        deadline = time.monotonic() + 60
+        while self.hosts[0] == "127.0.0.1" and not self._answers() and time.monotonic() < deadline:
+            time.sleep(0.1)
         return self
+
+    def _answers(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self.port), 1).close()
+        except OSError:
+            return False
+        return True
 
     def __exit__(self, *error) -> None:
         self.stop()

@@ -24,8 +24,8 @@ def encrypted(tmp_path_factory):
         yield processes
 
 
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch):
+@pytest.fixture
+def impatient(monkeypatch):
     monkeypatch.setattr(cluster, "CONNECT_SECONDS", 2)
 
 
@@ -52,7 +52,7 @@ def test_without_certificates(encrypted):
         pass
 
 
-def test_plain_tcp_is_refused(encrypted):
+def test_plain_tcp_is_refused(encrypted, impatient):
     plain = encrypted.address.replace("tls://", "tcp://")
     with pytest.raises(ConnectionError, match="no Dask scheduler answers"), connect(plain):
         pass
@@ -61,7 +61,7 @@ def test_plain_tcp_is_refused(encrypted):
         pass
 
 
-def test_strangers_are_refused(encrypted, tmp_path):
+def test_strangers_are_refused(encrypted, impatient, tmp_path):
     make_certificates(tmp_path / "other")
     with (
         pytest.raises(ConnectionError, match="check the address and the certificates"),
