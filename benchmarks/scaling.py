@@ -120,7 +120,7 @@ def main() -> None:
                 f"{taken[f'{what} 1']:.2f}",
                 f"{taken[f'{what} 2']:.2f}",
                 f"**{taken[f'{what} 1'] / taken[f'{what} 2']:.2f}**",
-                f"≥ {BAR}" if pinned else "",
+                f"≥ {BAR}",
             )
             for what in ("one step", "whole fit")
             for pinned, taken in by_workers.items()
