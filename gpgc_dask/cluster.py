@@ -15,10 +15,20 @@ from typing import Any
 import dask
 from dask.base import get_scheduler
 from distributed import Client, LocalCluster, Security
+from distributed.system import MEMORY_LIMIT
 
 from gpgc_dask.endurance import setting
 
-__all__ = ["TlsFiles", "active_client", "any_client", "connect", "is_inside", "map_workers"]
+__all__ = [
+    "TlsFiles",
+    "active_client",
+    "any_client",
+    "cluster_resources",
+    "connect",
+    "is_inside",
+    "map_workers",
+    "n_threads",
+]
 
 CONNECT_SECONDS = 10
 """How long a scheduler may take to answer at first."""
@@ -44,6 +54,30 @@ def active_client() -> Client | None:
 def is_inside(client: Client) -> bool:
     """Whether the client's workers are threads of this process."""
     return str(client.scheduler.address).startswith("inproc")
+
+
+def n_threads() -> int:
+    """Threads that the current scheduler will run tasks on."""
+    client = active_client()
+    if client is not None:
+        return max(sum(client.nthreads().values()), 1)
+    return int(dask.config.get("num_workers", None) or dask.system.CPU_COUNT)
+
+
+def cluster_resources() -> tuple[int, int, int | None, bool]:
+    """(workers, threads of each, bytes of memory of each or None, are they other processes).
+
+    Of the active client's cluster, the smallest worker counting; else of this process.
+    """
+    client = active_client()
+    if client is None:
+        return 1, n_threads(), int(MEMORY_LIMIT), False
+    workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    if not workers:
+        return 1, 1, None, True
+    limits = [worker["memory_limit"] for worker in workers if worker["memory_limit"]]
+    threads = max(worker["nthreads"] for worker in workers)
+    return len(workers), threads, min(limits) if limits else None, not is_inside(client)
 
 
 def map_workers(function: Callable[..., Any], *arguments: Any) -> list[Any]:

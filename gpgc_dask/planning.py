@@ -9,13 +9,13 @@ import numpy as np
 from dask.utils import format_bytes, parse_bytes
 
 from gpgc_dask.arrays import Index
+from gpgc_dask.cluster import cluster_resources
 from gpgc_dask.dataset import CHUNK_BYTES
 from gpgc_dask.machine import Machine
 from gpgc_dask.oracle.dask import (
     BLOCKS_HELD,
     FAN_IN,
     MAX_GROUP_BYTES,
-    cluster_resources,
     count_tasks,
     is_dask,
     rows_held,

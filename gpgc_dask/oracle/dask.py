@@ -26,10 +26,9 @@ from dask.base import get_scheduler
 from dask.core import get_dependencies
 from dask.delayed import Delayed
 from distributed import Future
-from distributed.system import MEMORY_LIMIT
 
 from gpgc_dask.arrays import Array, Features, Index, Mask
-from gpgc_dask.cluster import active_client, is_inside
+from gpgc_dask.cluster import active_client, is_inside, n_threads
 from gpgc_dask.endurance import compute_on
 from gpgc_dask.oracle.base import FeatureOracle, Rows
 from gpgc_dask.oracle.kernels import Arithmetic
@@ -49,7 +48,6 @@ from gpgc_dask.retrying import patiently
 __all__ = [
     "DaskOracle",
     "DaskSweeps",
-    "cluster_resources",
     "compute",
     "count_tasks",
     "is_dask",
@@ -104,14 +102,6 @@ def _blas_limit() -> AbstractContextManager[Any]:
         scheduler = get_scheduler()
         inside = scheduler is None or "thread" in scheduler.__module__
     return one_blas_thread() if inside else nullcontext()
-
-
-def _n_threads() -> int:
-    """Threads that the current scheduler will run tasks on."""
-    client = active_client()
-    if client is not None:
-        return max(sum(client.nthreads().values()), 1)
-    return int(dask.config.get("num_workers", None) or dask.system.CPU_COUNT)
 
 
 class _Sealed:
@@ -351,7 +341,7 @@ def count_tasks(n_rows: int, n_features: int, n_threads: int) -> int:
 
 def _count_tasks(X: da.Array, blocks: _Blocks) -> int:
     """As :func:`count_tasks`; more where a task is given its blocks all at once."""
-    n_tasks = count_tasks(X.shape[0], X.shape[1], _n_threads())
+    n_tasks = count_tasks(X.shape[0], X.shape[1], n_threads())
     return n_tasks if blocks.readable else max(n_tasks, -(-X.nbytes // GIVEN_BYTES))
 
 
@@ -477,7 +467,7 @@ def lazy_leave_out(X: da.Array, rows: Rows, sweep: Sweep) -> da.Array:
 
 def read_speed(X: da.Array) -> float | None:
     """Decoded bytes a second and thread, from reading a few blocks; None where X is no store."""
-    threads = _n_threads()
+    threads = n_threads()
     if not _Blocks(X).readable:
         return None
     numbers = np.unique(np.linspace(0, X.numblocks[0] - 1, 2 * threads).astype(int))
@@ -487,19 +477,3 @@ def read_speed(X: da.Array) -> float | None:
     seconds = time.perf_counter() - start
     size = sum(rows for rows, _ in shapes) * X.shape[1] * X.dtype.itemsize
     return float(size / (seconds * min(threads, len(numbers))))
-
-
-def cluster_resources() -> tuple[int, int, int | None, bool]:
-    """(workers, threads of each, bytes of memory of each or None, are they other processes).
-
-    Of the active client's cluster, the smallest worker counting; else of this process.
-    """
-    client = active_client()
-    if client is None:
-        return 1, _n_threads(), int(MEMORY_LIMIT), False
-    workers = client.scheduler_info(n_workers=-1)["workers"].values()
-    if not workers:
-        return 1, 1, None, True
-    limits = [worker["memory_limit"] for worker in workers if worker["memory_limit"]]
-    threads = max(worker["nthreads"] for worker in workers)
-    return len(workers), threads, min(limits) if limits else None, not is_inside(client)
