@@ -14,6 +14,7 @@ from typing import Any
 
 import dask
 from dask.base import get_scheduler
+from dask.utils import parse_bytes
 from distributed import Client, LocalCluster, Security
 from distributed.system import MEMORY_LIMIT
 
@@ -40,6 +41,9 @@ OURS = {
     "distributed.scheduler.worker-ttl": "60s",
 }
 """Settings of schedulers that we start ourselves."""
+
+LEAST_MEMORY = 256_000_000
+"""Bytes below which a worker would be killed for what it is, before it has done anything."""
 
 SAME_EVERYWHERE = ("gpgc_dask", "dask", "distributed")
 """Packages whose versions workers must share with the driver."""
@@ -152,6 +156,8 @@ def connect(
     kubernetes : settings as of :class:`gpgc_dask.deploy.Settings`, ``image`` at least;
         ``tls_secret=None`` gives up encryption
     """
+    if memory_limit is not None:
+        _check_memory(memory_limit)
     with ExitStack() as stack:
         if where == "local":
             cluster = stack.enter_context(
@@ -167,6 +173,20 @@ def connect(
         if most_workers is not None:
             cluster.adapt(minimum=workers or 1, maximum=most_workers)
         yield stack.enter_context(Client(cluster))
+
+
+def _check_memory(limit: str | int) -> None:
+    try:
+        known = parse_bytes(limit)
+    except ValueError:
+        raise ValueError(
+            f"{limit!r} is no amount of memory: say it as 4GB (--memory-limit)"
+        ) from None
+    if known < LEAST_MEMORY:
+        raise ValueError(
+            f"{limit} of memory is too little for a worker: give it {LEAST_MEMORY // 10**6} MB or "
+            "more (--memory-limit); gpgc plan says how much a fit takes"
+        )
 
 
 def _local(workers: int, memory_limit: str | int | None, tls: TlsFiles | None) -> LocalCluster:

@@ -103,3 +103,15 @@ def test_every_long_command_looks_for_its_cluster(
     code, _, err = run(command, *given, "--scheduler", "tcp://127.0.0.1:9")
     assert code == 1
     assert "no Dask scheduler answers at tcp://127.0.0.1:9" in err
+
+
+@pytest.mark.parametrize(
+    ("limit", "told"),
+    [("lots", "'lots' is no amount of memory"), ("50MB", "50MB of memory is")],
+)
+def test_memory_that_cannot_be(run, reference, tmp_path, limit, told):
+    given = ("--workers", 1, "--memory-limit", limit)
+    code, _, err = run("fit", reference, "-o", tmp_path / "m.zarr", *given)
+    assert code == 1
+    assert told in err
+    assert "--memory-limit" in err
