@@ -16,6 +16,8 @@ import zarr
 from dask import array as da
 from distributed import Client, LocalCluster
 
+from gpgc_dask.cluster import OURS
+
 DOCS = Path(__file__).parent.parent / "docs"
 
 
@@ -133,8 +135,9 @@ def write_superpixels(
 
 @contextmanager
 def cluster(workers: int = 2, threads: int = 1, memory: str = "4GB") -> Iterator[Client]:
+    """A local cluster with the settings that `gpgc` gives its own."""
     with (
-        dask.config.set({"distributed.scheduler.worker-saturation": 1.0}),
+        dask.config.set(OURS),
         LocalCluster(
             n_workers=workers,
             threads_per_worker=threads,
