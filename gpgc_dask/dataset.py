@@ -48,7 +48,9 @@ from gpgc_dask.storage import Location
 
 __all__ = [
     "OUTSIDE",
+    "SuperpixelDataset",
     "TrainingArrays",
+    "background_class",
     "check_same_features",
     "is_dataset",
     "open_dataset",
@@ -148,9 +150,22 @@ def _attributes(location: Location) -> dict[str, Any]:
     return read_attributes(location) or {}
 
 
+class SuperpixelDataset(xr.Dataset):  # type: ignore[no-untyped-call]
+    """What :func:`open_dataset` gives: an xarray.Dataset that a notebook shows with its photos."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        from gpgc_dask.showing.cards import dataset_card
+
+        usual = str(super()._repr_html_())
+        whole = set(VARIABLES) <= set(self.variables) and {"backbone", "classes"} <= set(self.attrs)
+        return dataset_card(self, usual) if whole else usual
+
+
 def open_dataset(
     url: str | PathLike[str], storage_options: dict[str, Any] | None = None
-) -> xr.Dataset:
+) -> SuperpixelDataset:
     """A dataset written by ``gpgc ingest``, lazily: an xarray.Dataset of dask arrays.
 
     ``url`` is a local path or any fsspec URL. Pass the result to ``GPGC().fit``. What is damaged
@@ -201,7 +216,7 @@ def _descriptions(location: Location, attributes: Mapping[str, Any]) -> dict[str
 
 def _opened(
     location: Location, arrays: Mapping[str, Any], attributes: Mapping[str, Any]
-) -> xr.Dataset:
+) -> SuperpixelDataset:
     """Our arrays, each guarded, and whatever else somebody has put into the group."""
     whole = VARIABLES if DIGESTS in attributes else ("features", "segments")
     compressed = [name for name, told in arrays.items() if "zstd" in codec_names(told)]
@@ -217,7 +232,8 @@ def _opened(
     # What is known of each image is small, and good to look at.
     about = [name for name in own if own[name].dims in (("photo",), ("feature",))]
     told = {name: value for name, value in others.attrs.items() if name != DIGESTS}
-    return xr.Dataset({**own, **others.data_vars}, others.coords, told).set_coords(about)
+    opened = SuperpixelDataset({**own, **others.data_vars}, others.coords, told)
+    return opened.set_coords(about)
 
 
 def _variable(array: GuardedArray) -> xr.Variable:
@@ -275,6 +291,12 @@ def text_values(variable: xr.DataArray) -> Labels:
 def is_dataset(X: Any) -> bool:
     """Whether X is a dataset as ``open_dataset`` gives it, or a selection of its rows."""
     return isinstance(X, xr.Dataset) and "features" in X and "image" in X
+
+
+def background_class(dataset: xr.Dataset) -> int:
+    """Number of the class of value 0, which pictures leave unpainted; -1 where there is none."""
+    values = list(dataset.attrs["class_values"])
+    return values.index(0) if 0 in values else -1
 
 
 def summary(dataset: xr.Dataset) -> dict[str, Any]:

@@ -235,23 +235,38 @@ class Plan:
         memory = self.resources.memory
         return memory is None or self.worker_bytes <= USABLE_SHARE * memory
 
-    def __str__(self) -> str:
+    @property
+    def facts(self) -> list[tuple[str, str]]:
+        """(what, how much) for people."""
         s, r = self.shape, self.resources
         memory = "unknown" if r.memory is None else format_bytes(r.memory)
         verdict = "fits" if self.fits else "DOES NOT FIT"
-        lines = [
-            f"data             {s.n_rows:,} rows × {s.n_features:,} features, {s.n_groups:,} groups"
-            f" ({'adjacent' if s.adjacent else 'scattered'}), blocks of {s.block_rows:,} rows",
-            f"reads of X       {self.reads:.3g} ({format_bytes(self.bytes_read)})",
-            f"multiply-adds    {self.products:.3g}",
-            f"memory a worker  {format_bytes(self.worker_bytes)} of {memory}: {verdict}",
-            f"memory, driver   {format_bytes(self.driver_bytes)}",
-            f"network          {format_bytes(self.network_bytes)} between workers and driver",
-            f"time             {duration(self.seconds)} on {r.workers} worker(s) of {r.threads} "
-            f"thread(s) at {self.machine.products_per_second / 1e9:.0f} G multiply-adds/s a thread "
-            f"({self.machine.name})",
+        speed = self.machine.products_per_second / 1e9
+        return [
+            (
+                "data",
+                f"{s.n_rows:,} rows × {s.n_features:,} features, {s.n_groups:,} groups"
+                f" ({'adjacent' if s.adjacent else 'scattered'}), blocks of {s.block_rows:,} rows",
+            ),
+            ("reads of X", f"{self.reads:.3g} ({format_bytes(self.bytes_read)})"),
+            ("multiply-adds", f"{self.products:.3g}"),
+            ("memory a worker", f"{format_bytes(self.worker_bytes)} of {memory}: {verdict}"),
+            ("memory, driver", format_bytes(self.driver_bytes)),
+            ("network", f"{format_bytes(self.network_bytes)} between workers and driver"),
+            (
+                "time",
+                f"{duration(self.seconds)} on {r.workers} worker(s) of {r.threads} thread(s) at "
+                f"{speed:.0f} G multiply-adds/s a thread ({self.machine.name})",
+            ),
         ]
-        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return "\n".join(f"{what:<17}{told}" for what, told in self.facts)
+
+    def _repr_html_(self) -> str:
+        from gpgc_dask.showing.cards import plan_card
+
+        return plan_card(self)
 
 
 def duration(seconds: float) -> str:

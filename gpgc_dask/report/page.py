@@ -20,6 +20,7 @@ import pandas as pd
 import xarray as xr
 from markupsafe import Markup
 
+from gpgc_dask.dataset import background_class
 from gpgc_dask.meter import Progress
 from gpgc_dask.progress import decades_to_go
 from gpgc_dask.ranking import SUSPECT_BELOW, is_suspect, predict_and_review, rank, records
@@ -132,7 +133,7 @@ def content(
         "gone": len(gone),
         "changed": len(changed),
         "classes": list(dataset.attrs["classes"]),
-        "background": _background(dataset),
+        "background": background_class(dataset),
         "ranking": _noted(records(ranking), {"photo gone": gone, "mask changed since": changed}),
         "flags": sorted({flag for text in ranking["flags"] for flag in text.split(";") if flag}),
         "charts": _charts(model, ranking),
@@ -153,12 +154,6 @@ def _noted(
         one | {"flags": one["flags"] + [f for f, names in sets.items() if one["image"] in names]}
         for one in images
     ]
-
-
-def _background(dataset: xr.Dataset) -> int:
-    """Number of the class of value 0, which is not painted; -1 where there is none."""
-    values = list(dataset.attrs["class_values"])
-    return values.index(0) if 0 in values else -1
 
 
 def _charts(model: Any, ranking: pd.DataFrame) -> list[dict[str, Any]]:

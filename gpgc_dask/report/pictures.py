@@ -6,9 +6,10 @@ import base64
 import io
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import xarray as xr
@@ -23,7 +24,9 @@ from gpgc_dask.imaging.painting import paint, rows_of, segment_chunks
 from gpgc_dask.imaging.photos import Orientation, Pixels, hush, read_photo
 from gpgc_dask.imaging.superpixels import Segments, class_counts, nearest_rows
 
-__all__ = ["Picture", "pictures", "thumbnail_side"]
+__all__ = ["Painted", "Picture", "painted", "pictures", "thumbnail_side"]
+
+Made = TypeVar("Made")
 
 LARGEST_SIDE, SMALLEST_SIDE = 320, 80
 PAGE_BYTES = 40_000_000
@@ -39,6 +42,19 @@ GONE = (90, 90, 90)
 
 
 @dataclass(frozen=True)
+class Painted:
+    """A photo (h, w, 3) and the classes of its pixels (h, w): given, VOID where void; predicted."""
+
+    pixels: Pixels
+    given: Labels
+    predicted: Labels
+    gone: bool
+    """Whether the photo's file could not be read any more, or is of another size."""
+    changed: bool = False
+    """Whether the mask's file tells other labels than it did at ingest."""
+
+
+@dataclass(frozen=True)
 class Picture:
     """A photo (JPEG) and its labels (PNG: red = given class, green = predicted), in base64."""
 
@@ -47,9 +63,14 @@ class Picture:
     photo: str
     labels: str
     gone: bool
-    """Whether the photo's file could not be read any more, or is of another size."""
-    changed: bool = False
-    """Whether the mask's file tells other labels than it did at ingest."""
+    changed: bool
+
+    @classmethod
+    def of(cls, one: Painted) -> Picture:
+        labels = np.stack([one.given, one.predicted, np.zeros_like(one.given)], axis=2)
+        h, w = one.given.shape
+        packed = _jpeg(one.pixels), _png(labels.astype(np.uint8))
+        return cls(w, h, *packed, one.gone, one.changed)
 
 
 def thumbnail_side(n: int) -> int:
@@ -79,11 +100,28 @@ def pictures(
 
     predicted : (N,) class numbers of the superpixels
     """
+    return _made(dataset, predicted, photos, side, Picture.of)
+
+
+def painted(
+    dataset: xr.Dataset, predicted: Index, photos: Index, side: int
+) -> Iterator[tuple[int, Painted]]:
+    """The same as arrays."""
+    return _made(dataset, predicted, photos, side, lambda one: one)
+
+
+def _made(
+    dataset: xr.Dataset,
+    predicted: Index,
+    photos: Index,
+    side: int,
+    finish: Callable[[Painted], Made],
+) -> Iterator[tuple[int, Made]]:
     masks = _masks(dataset)
     hush()
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for numbers, tasks in _blocks(dataset, predicted, photos):
-            made = pool.map(lambda task: _picture(task, masks, side), tasks)
+            made = pool.map(lambda task: finish(_painted(task, masks, side)), tasks)
             yield from zip(numbers, made, strict=True)
 
 
@@ -122,7 +160,7 @@ def _blocks(
         yield [photo for photo, _ in chunk], tasks
 
 
-def _picture(task: _Task, masks: GivenMasks | None, side: int) -> Picture:
+def _painted(task: _Task, masks: GivenMasks | None, side: int) -> Painted:
     scale = min(side / max(task.height, task.width), 1.0)
     h, w = (max(round(n * scale), 1) for n in (task.height, task.width))
     given: Labels = paint(task.segments, task.given, h, w)
@@ -138,8 +176,7 @@ def _picture(task: _Task, masks: GivenMasks | None, side: int) -> Picture:
     if drawn is not None:
         given = drawn[nearest_rows(h, drawn.shape[0])][:, nearest_rows(w, drawn.shape[1])]
     predicted = paint(task.segments, task.predicted, h, w)
-    labels = np.stack([given, predicted, np.zeros_like(given)], axis=2).astype(np.uint8)
-    return Picture(w, h, _jpeg(pixels), _png(labels), gone, changed)
+    return Painted(pixels, given, predicted, gone, changed)
 
 
 def _tells_otherwise(drawn: Codes, task: _Task) -> bool:

@@ -1,0 +1,246 @@
+"""Cards: what a notebook shows for a fitted model, a plan or a dataset, as HTML.
+
+Everything that comes from outside goes through the template's escaping. A card never fails: where
+something cannot be read any more it is left out, or the object's ordinary look stands in.
+"""
+
+from __future__ import annotations
+
+import uuid
+from functools import cache
+from importlib.resources import files
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import jinja2
+import numpy as np
+import xarray as xr
+from dask.utils import format_bytes
+from markupsafe import Markup
+
+from gpgc_dask.damage import DamagedError
+from gpgc_dask.dataset import flagged_images, text_values
+from gpgc_dask.progress import decades_to_go
+from gpgc_dask.ranking import is_suspect, rank
+from gpgc_dask.report.charts import bars, histogram, line
+from gpgc_dask.showing.photos import dataset_of, numbers_of, thumbnails
+
+if TYPE_CHECKING:
+    from gpgc_dask.planning import Plan
+
+__all__ = ["dataset_card", "model_card", "plan_card"]
+
+SHOWN = 5
+"""Images at either end of a model's ranking, and groups of a model without one."""
+
+PHOTOS_SHOWN = 8
+"""Of a dataset."""
+
+MANY_ROWS = 2_000_000
+"""Rows from which on a dataset's labels are not counted for a look at it."""
+
+_seen: WeakKeyDictionary[Any, tuple[Any, dict[str, str]]] = WeakKeyDictionary()
+"""Pictures of models that were shown, with the review they belong to."""
+
+UNREADABLE = (OSError, ValueError, KeyError, DamagedError)
+
+
+@cache
+def _template(name: str) -> jinja2.Template:
+    environment = jinja2.Environment(
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        loader=jinja2.PackageLoader("gpgc_dask.showing", "."),
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(name)
+
+
+def _render(name: str, **content: Any) -> str:
+    style = files("gpgc_dask.showing").joinpath("cards.css").read_text("utf-8")
+    return _template("cards.html").render(
+        kind=name, style=Markup(style), id=f"gpgc-{uuid.uuid4().hex[:8]}", **content
+    )
+
+
+def model_card(model: Any) -> str:
+    """Evidence, noise, and the worst and best images or groups of a fitted model."""
+    parameters = {
+        name: value
+        for name, value in model.get_params().items()
+        if name not in ("progress", "checkpoint") and value is not None
+    }
+    return _render(
+        "model",
+        title=type(model).__name__,
+        told=_fitted_on(model),
+        warning="" if model.converged_ else "The fit has not settled: raise max_iter.",
+        facts=_model_facts(model),
+        charts=_charts(model),
+        ends=_ends(model),
+        parameters=[(name, repr(value)) for name, value in parameters.items()],
+    )
+
+
+def _fitted_on(model: Any) -> str:
+    origin = getattr(model, "dataset_", None)
+    told = f"{model.groups_.size:,} groups × {model.coef_.shape[1]:,} features"
+    if origin is None:
+        return f"fitted on {told}, classes {', '.join(map(str, model.classes_))}"
+    name = PurePosixPath(str(origin.get("url"))).name
+    return (
+        f"fitted on {name}: {model.groups_.size:,} images × {model.coef_.shape[1]:,} features, "
+        f"classes {', '.join(map(str, origin['classes']))}"
+    )
+
+
+def _model_facts(model: Any) -> list[tuple[str, str]]:
+    facts: list[tuple[str, str]] = []
+    if hasattr(model, "review_"):
+        suspect = int(is_suspect(model.review_).sum())
+        facts.append(("suspect masks", f"{suspect:,} of {len(model.review_):,}"))
+    if hasattr(model, "log_evidence_"):
+        facts += [
+            ("log evidence", f"{model.log_evidence_:,.1f}"),
+            ("reads of the data", f"{model.history_[-1]['reads']:.3g}" if model.history_ else "0"),
+            ("typical noise variance", f"{model.typical_noise_:.3g}"),
+            ("rows that count as one", f"{model.redundancy_:.2f}"),
+        ]
+    if hasattr(model, "C_"):
+        facts.append(("C", f"{model.C_:.3g}"))
+    return facts
+
+
+def _charts(model: Any) -> list[tuple[str, Markup]]:
+    charts = []
+    if hasattr(model, "review_"):
+        agreement = model.review_["agreement"].dropna().to_numpy()
+        svg = histogram(agreement, f"Histogram of the agreement of {agreement.size} images")
+        charts.append(("Agreement of each mask with a prediction without its image", svg))
+    noise: Any = getattr(model, "noise_variance_", None)
+    if np.ndim(noise) == 1:
+        told = f"Histogram of the noise variance of {np.size(noise)} groups, logarithmic"
+        charts.append(
+            ("Noise variance learned for each group", histogram(noise, told, logarithmic=True))
+        )
+    if getattr(model, "history_", None):
+        reads = [entry["reads"] for entry in model.history_]
+        to_go = [decades_to_go(entry) for entry in model.history_]
+        svg = line(reads, to_go, f"The fit nears its tolerance in {model.n_reads_} reads")
+        charts.append(("Evidence to be gained ÷ tolerance, by reads", svg))
+    if len(getattr(model, "feature_scales_", {})) > 1:
+        scales = {str(name): scale for name, scale in model.feature_scales_.items()}
+        svg = bars(scales, "Learned scale of each group of features")
+        charts.append(("Scale learned for each group of features", svg))
+    return [(told, Markup(svg)) for told, svg in charts]
+
+
+def _ends(model: Any) -> list[tuple[str, list[dict[str, str]]]]:
+    """The least and the most reliable images, or groups, with pictures where there are some."""
+    if hasattr(model, "review_"):
+        ordered = rank(model.review_)
+        names, values = ordered["image"].tolist(), ordered["agreement"].to_numpy()
+        told = [f"agreement {value:.2f}" if np.isfinite(value) else "void" for value in values]
+    elif np.ndim(getattr(model, "confidence_", 0.0)) == 1:
+        order = np.argsort(model.confidence_, kind="stable")
+        names = [str(name) for name in model.groups_[order]]
+        told = [f"confidence {value:.2f}" for value in model.confidence_[order]]
+    else:
+        return []
+    n = min(SHOWN, -(-len(names) // 2))
+    chosen = [
+        ("Least reliable", range(n)),
+        ("Most reliable", range(len(names) - 1, len(names) - 1 - n, -1)),
+    ]
+    pictures = _pictures(model, [names[i] for _, part in chosen for i in part])
+    return [
+        (
+            end,
+            [
+                {"name": names[i], "told": told[i], "picture": pictures.get(names[i], "")}
+                for i in part
+            ],
+        )
+        for end, part in chosen
+    ]
+
+
+def _pictures(model: Any, names: list[str]) -> dict[str, str]:
+    """{name: data URL} where the dataset of a reviewed model, its photos and masks can be read."""
+    if not hasattr(model, "review_"):
+        return {}
+    known = _seen.get(model)
+    if known is not None and known[0] is model.review_:
+        return known[1]
+    try:
+        dataset = dataset_of(model)
+        photos = numbers_of(dataset, list(dict.fromkeys(names)))
+        made = thumbnails(dataset, np.unique(photos))
+        found = {
+            text: made[p]
+            for text, p in zip(dict.fromkeys(names), photos.tolist(), strict=True)
+            if p in made
+        }
+    except UNREADABLE:
+        found = {}
+    _seen[model] = model.review_, found
+    return found
+
+
+def plan_card(plan: Plan) -> str:
+    """Time, memory and reads of a fit that has not begun."""
+    memory = plan.resources.memory
+    share = None if memory is None else min(plan.worker_bytes / memory, 1.0)
+    return _render(
+        "plan",
+        title="Plan of a fit",
+        told=plan.facts[0][1],
+        fits=plan.fits,
+        share=share,
+        memory=format_bytes(plan.worker_bytes),
+        limit="" if memory is None else format_bytes(memory),
+        facts=[(name, told) for name, told in plan.facts[1:] if name != "memory a worker"],
+    )
+
+
+def dataset_card(dataset: xr.Dataset, inner: str) -> str:
+    """Photos with their masks and what there is of them; ``inner`` is xarray's own look."""
+    photos = np.unique(np.linspace(0, dataset.sizes["photo"] - 1, PHOTOS_SHOWN).astype(int))
+    names = text_values(dataset["image_name"])
+    try:
+        pictures = thumbnails(dataset, photos)
+    except UNREADABLE:
+        pictures = {}
+    shown = [
+        {"name": names[photo], "told": "", "picture": pictures[photo]}
+        for photo in photos.tolist()
+        if photo in pictures
+    ]
+    return _render(
+        "dataset",
+        title=PurePosixPath(str(dataset.encoding.get("source", "dataset"))).name,
+        told=f"{dataset.sizes['photo']:,} images, {dataset.sizes['superpixel']:,} superpixels × "
+        f"{dataset.sizes['feature']:,} features ({format_bytes(dataset['features'].nbytes)})",
+        facts=_dataset_facts(dataset),
+        shown=shown,
+        inner=Markup(inner),
+    )
+
+
+def _dataset_facts(dataset: xr.Dataset) -> list[tuple[str, str]]:
+    facts = [("features from", str(dataset.attrs["backbone"]["name"]))]
+    classes = list(map(str, dataset.attrs["classes"]))
+    if dataset.sizes["superpixel"] <= MANY_ROWS:
+        label, weight = dataset["label"].values, dataset["weight"].values
+        pixels = np.bincount(label, weight * dataset["pixels"].values, len(classes))
+        share = 100 * pixels / max(pixels.sum(), 1)
+        classes = [f"{name} {part:.0f} %" for name, part in zip(classes, share, strict=True)]
+    facts.append(("classes, by pixels", ", ".join(classes)))
+    flags = flagged_images(dataset)
+    if flags:
+        facts.append(("flagged", ", ".join(f"{flag}: {len(n):,}" for flag, n in flags.items())))
+    if dataset.sizes["skipped"]:
+        facts.append(("skipped files", f"{dataset.sizes['skipped']:,}"))
+    return facts
