@@ -116,6 +116,15 @@ def test_a_reviewed_model_shows_its_worst_and_best(model):
     assert model._repr_mimebundle_()["text/plain"] == repr(model)
 
 
+def test_a_model_without_a_review_shows_pictures_too(job, dataset):
+    model = GPGC().fit(dataset)
+    page = Page(model._repr_html_())
+    assert len(page.pictures) == 10
+    assert f"{HOSTILE} with its mask" in page.pictures
+    other = GPGC().fit(dataset, groups=dataset["image"].values % 5)
+    assert not Page(other._repr_html_()).pictures
+
+
 def test_a_saved_model_shows_the_same(model, tmp_path):
     model.save(tmp_path / "model.zarr")
     again = load(tmp_path / "model.zarr")

@@ -40,8 +40,8 @@ PHOTOS_SHOWN = 8
 MANY_ROWS = 2_000_000
 """Rows from which on a dataset's labels are not counted for a look at it."""
 
-_seen: WeakKeyDictionary[Any, tuple[Any, dict[str, str]]] = WeakKeyDictionary()
-"""Pictures of models that were shown, with the review they belong to."""
+_seen: WeakKeyDictionary[Any, tuple[list[str], dict[str, str]]] = WeakKeyDictionary()
+"""Names and pictures of models that were shown."""
 
 UNREADABLE = (OSError, ValueError, KeyError, DamagedError)
 
@@ -149,43 +149,32 @@ def _ends(model: Any) -> list[tuple[str, list[dict[str, str]]]]:
         told = [f"confidence {value:.2f}" for value in model.confidence_[order]]
     else:
         return []
-    n = min(SHOWN, -(-len(names) // 2))
-    chosen = [
-        ("Least reliable", range(n)),
-        ("Most reliable", range(len(names) - 1, len(names) - 1 - n, -1)),
-    ]
-    pictures = _pictures(model, [names[i] for _, part in chosen for i in part])
+    n = min(SHOWN, len(names) // 2)
+    pairs = list(zip(names, told, strict=True))
+    ends = {"Least reliable": pairs[:n], "Most reliable": pairs[::-1][:n]}
+    pictures = _pictures(model, [name for end in ends.values() for name, _ in end])
     return [
-        (
-            end,
-            [
-                {"name": names[i], "told": told[i], "picture": pictures.get(names[i], "")}
-                for i in part
-            ],
-        )
-        for end, part in chosen
+        (end, [{"name": n, "told": t, "picture": pictures.get(n, "")} for n, t in shown])
+        for end, shown in ends.items()
+        if shown
     ]
 
 
 def _pictures(model: Any, names: list[str]) -> dict[str, str]:
-    """{name: data URL} where the dataset of a reviewed model, its photos and masks can be read."""
-    if not hasattr(model, "review_"):
+    """{name: data URL} where the model's dataset, its photos and masks can be read."""
+    if not hasattr(model, "dataset_"):
         return {}
     known = _seen.get(model)
-    if known is not None and known[0] is model.review_:
+    if known is not None and known[0] == names:
         return known[1]
     try:
         dataset = dataset_of(model)
-        photos = numbers_of(dataset, list(dict.fromkeys(names)))
-        made = thumbnails(dataset, np.unique(photos))
-        found = {
-            text: made[p]
-            for text, p in zip(dict.fromkeys(names), photos.tolist(), strict=True)
-            if p in made
-        }
+        photos = numbers_of(dataset, names)
+        made = thumbnails(dataset, photos)
+        found = {name: made[p] for name, p in zip(names, photos.tolist(), strict=True) if p in made}
     except UNREADABLE:
         found = {}
-    _seen[model] = model.review_, found
+    _seen[model] = names, found
     return found
 
 
