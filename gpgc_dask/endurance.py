@@ -18,6 +18,9 @@ import dask
 from distributed import Client, Future, KilledWorker, wait
 from distributed.comm import CommClosedError
 
+from gpgc_dask.interrupts import leave_interrupts, stop
+from gpgc_dask.watching import Watch
+
 __all__ = ["LOST", "ClusterError", "compute_on"]
 
 log = logging.getLogger("gpgc_dask")
@@ -31,23 +34,40 @@ REPEATS = 5
 LOOK_SECONDS = 5.0
 """Between two looks at whether the cluster has workers at all."""
 
+WATCH_SECONDS = 1.0
+"""Between two looks at how far it is, where somebody watches."""
+
 
 class ClusterError(RuntimeError):
     """The cluster is gone, or kills the work: nothing wrong was computed, nothing is lost."""
 
 
-def compute_on(client: Client, collections: Sequence[Any]) -> tuple[Any, ...]:
-    """The collections' values, computed on the client's cluster, again where that was in vain."""
+def compute_on(
+    client: Client, collections: Sequence[Any], watch: Watch | None = None
+) -> tuple[Any, ...]:
+    """The collections' values, computed on the client's cluster, again where that was in vain.
+
+    Whoever is interrupted leaves no task of it running.
+    """
+    leave_interrupts(client)
     for attempt in count(1):
         futures: list[Future] = []
+        others = set(client.futures)
         try:
             futures = client.compute(list(collections))
-            _wait(client, futures)
+            _wait(client, futures, watch)
             return tuple(client.gather(futures))
         except LOST as error:
             if attempt > REPEATS:
                 raise ClusterError(_told(error)) from error
             log.warning("%s: this read of the data is begun anew", _what(error))
+        except Exception:
+            raise
+        except BaseException:
+            # Perhaps before anybody was told which futures these are.
+            begun = [Future(key, client) for key in set(client.futures) - others]
+            stop(client, futures or begun)
+            raise
         finally:
             for future in futures:
                 future.release()
@@ -60,16 +80,18 @@ def setting(name: str, default: str) -> float:
     return float(dask.utils.parse_timedelta(dask.config.get(f"gpgc.cluster.{name}", default)))
 
 
-def _wait(client: Client, futures: list[Future]) -> None:
+def _wait(client: Client, futures: list[Future], watch: Watch | None) -> None:
     """Until all is done; a cluster that has had no worker for long is an error, not a wait."""
     patience = setting("no-workers-timeout", "10 minutes")
     alone_since: float | None = None
     while True:
         try:
-            wait(futures, timeout=LOOK_SECONDS)
+            wait(futures, timeout=LOOK_SECONDS if watch is None else WATCH_SECONDS)
             return
         except TimeoutError:
             pass
+        if watch is not None and client.status == "running":
+            watch.ask(client)
         if client.status == "running" and not client.nthreads():
             now = time.monotonic()
             if alone_since is None:

@@ -11,7 +11,7 @@ from PIL import Image
 from gpgc_dask import GP, GPGC, open_dataset
 from gpgc_dask.dataset import summary, training_arrays
 from gpgc_dask.imaging import ingest, paint_image, write_masks
-from gpgc_dask.oracle.dask import _Blocks, select_rows
+from gpgc_dask.oracle.blocks import Blocks, select_rows
 from gpgc_dask.validation import code_labels, to_vector
 from tests.images import draw, save_pair, save_pairs
 
@@ -144,8 +144,8 @@ def test_selected_rows_stay_reads_of_their_own(dataset):
     assert found.chunks[0] == (5, 4, 0, 1)
     np.testing.assert_array_equal(found, np.asarray(X)[keep])
     stored = dataset["features"].data
-    assert _Blocks(stored).readable
-    assert _Blocks(select_rows(stored, np.arange(len(stored)) > 5)).readable
+    assert Blocks(stored).readable
+    assert Blocks(select_rows(stored, np.arange(len(stored)) > 5)).readable
 
 
 def test_categories_are_labels():

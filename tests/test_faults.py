@@ -70,16 +70,16 @@ class Faults:
     def __init__(self, monkeypatch, strike, rng, *, at=None, within=0.4):
         self.strike, self.rng, self.at, self.within = strike, rng, at, within
         self.computations = self.struck = 0
-        monkeypatch.setattr("gpgc_dask.oracle.dask.compute_on", self._compute)
+        monkeypatch.setattr("gpgc_dask.oracle.computing.compute_on", self._compute)
 
-    def _compute(self, client, collections):
+    def _compute(self, client, collections, watch):
         self.computations += 1
         if self.at is not None and self.computations not in self.at:
-            return compute_on(client, collections)
+            return compute_on(client, collections, watch)
         timer = threading.Timer(self.rng.uniform(0, self.within), self._strike, [client])
         timer.start()
         try:
-            return compute_on(client, collections)
+            return compute_on(client, collections, watch)
         finally:
             timer.join()
 

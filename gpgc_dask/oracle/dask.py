@@ -1,51 +1,55 @@
 """The oracle over a dask array: lazy blockwise work and tree reductions on any scheduler.
 
-Nothing outside this module builds a Dask graph for the mathematics.
+Nothing but this module, ``blocks`` and ``computing`` builds a Dask graph for the mathematics.
 
 A sweep is one graph. Each task owns a row range (cut at group boundaries where a step needs whole
 groups), goes through its blocks one at a time, accumulates in float64 and returns one k×k partial;
 partials are summed as a tree. Where a block of X is a plain read (Zarr, say), the task reads it
 itself, so that memory is a block and a few k×k whatever the number of rows; other arrays (results
 of a computation, data persisted on the cluster) come in as ordinary dependencies.
+
+In Dask's dashboard the third read of a fit is ``sweep-3`` (or ``survey``, ``gram``, ``residuals``),
+``merge-3`` sums it up, and ``constants-3`` is what its tasks share.
 """
 
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from itertools import count
 from typing import Any
 
 import dask
 import dask.array as da
 import numpy as np
-from dask._task_spec import DataNode
-from dask.base import get_scheduler
-from dask.core import get_dependencies
+from dask._task_spec import Alias
 from dask.delayed import Delayed
-from distributed import Future
+from dask.highlevelgraph import HighLevelGraph
 
-from gpgc_dask.arrays import Array, Features, Index, Mask
-from gpgc_dask.cluster import active_client, is_inside, n_threads
-from gpgc_dask.endurance import compute_on
+from gpgc_dask.arrays import Array, Features, Index
+from gpgc_dask.cluster import n_threads
+from gpgc_dask.meter import Listener
 from gpgc_dask.oracle.base import FeatureOracle, Rows
+from gpgc_dask.oracle.blocks import (
+    SAMPLE_BLOCKS,
+    Blocks,
+    row_makers,
+    sample_rows,
+    select_rows,
+    take_rows,
+)
+from gpgc_dask.oracle.computing import Sealed, compute, lazy_calls, token
 from gpgc_dask.oracle.kernels import Arithmetic
 from gpgc_dask.oracle.layout import TaskRows, cut_tasks, is_adjacent, whole_batches
 from gpgc_dask.oracle.numpy import NumpyOracle, NumpySweeps
 from gpgc_dask.oracle.rows import RowSweeps, TaskFunction
 from gpgc_dask.oracle.tasks import Sweep
-from gpgc_dask.process import (
-    READ_AHEAD,
-    ahead,
-    keep_freed_memory,
-    one_blas_thread,
-    own_blas_threads,
-)
-from gpgc_dask.retrying import patiently
+from gpgc_dask.process import READ_AHEAD, ahead, keep_freed_memory, own_blas_threads
+from gpgc_dask.watching import Watch
 
 __all__ = [
+    "SAMPLE_BLOCKS",
     "DaskOracle",
     "DaskSweeps",
     "compute",
@@ -75,155 +79,18 @@ GIVEN_BYTES = 1 << 26
 BLOCKS_HELD = 2 + READ_AHEAD
 """Blocks that a task has in memory: a batch may lie across two, and the next are being read."""
 
-SAMPLE_BLOCKS = 8
-"""Blocks looked into to choose the offset that float32 products subtract."""
-
 
 def is_dask(X: object) -> bool:
     """Whether X is a dask array."""
     return isinstance(X, da.Array)
 
 
-def compute(*collections: Any) -> tuple[Any, ...]:
-    """Compute with one BLAS thread a task where the tasks run in this process."""
-    client = active_client()
-    with _blas_limit(), dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}):
-        if client is not None:
-            return compute_on(client, collections)
-        return tuple(dask.compute(*collections))
-
-
-def _blas_limit() -> AbstractContextManager[Any]:
-    """Workers of their own set one BLAS thread; threads of this process share what it has."""
-    client = active_client()
-    if client is not None:
-        inside = is_inside(client)
-    else:
-        scheduler = get_scheduler()
-        inside = scheduler is None or "thread" in scheduler.__module__
-    return one_blas_thread() if inside else nullcontext()
-
-
-class _Sealed:
-    """An argument that Dask passes on as it is, without looking inside."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-
-class _Blocks:
-    """The row blocks of a dask array as tasks can get at them.
-
-    ``readable``: a task can make each block by itself, from constants (a store, a memory map) and
-    work that serves this block alone. Else blocks are given to tasks as dependencies.
-    """
-
-    def __init__(self, X: da.Array) -> None:
-        self.bounds = np.concatenate([[0], np.cumsum(X.chunks[0])]).astype(np.intp)
-        (optimised,) = dask.optimize(X)
-        graph = dict(optimised.__dask_graph__())
-        self.keys = [row[0] for row in optimised.__dask_keys__()]
-        own, shared = _separate(graph, self.keys)
-        self.readable = own is not None
-        if own is not None:
-            self.own = own
-            # One object for all tasks: it may be more than a handle, a memory map for example.
-            self.source = dask.delayed(_Sealed(shared), name=f"source-{uuid.uuid4().hex[:12]}")
-        else:
-            self.given = list(X.to_delayed().ravel())
-            self.source = None
-
-    def of(self, start: int, stop: int) -> tuple[_Sealed, list[Delayed]]:
-        """What a task needs for rows [start, stop): how to read blocks, and blocks to be given."""
-        first = int(np.searchsorted(self.bounds, start, side="right")) - 1
-        last = int(np.searchsorted(self.bounds, stop, side="left"))
-        reads, given = [], []
-        for number in range(first, last):
-            low, high = int(self.bounds[number]), int(self.bounds[number + 1])
-            part = slice(max(start - low, 0), min(stop, high) - low)
-            if part.stop <= part.start:
-                continue
-            reads.append((self.keys[number], self.own[number] if self.readable else None, part))
-            if not self.readable:
-                given.append(self.given[number])
-        return _Sealed(reads), given
-
-
-def _separate(
-    graph: dict[Any, Any], keys: list[Any]
-) -> tuple[list[dict[Any, Any]] | None, dict[Any, Any]]:
-    """(the part of the graph that each block has to itself, the constants they share).
-
-    None where blocks share work or hang on data that is elsewhere, on a cluster's workers.
-    """
-    owner: dict[Any, int] = {}
-    own: list[dict[Any, Any]] = [{} for _ in keys]
-    shared: dict[Any, Any] = {}
-    for number, key in enumerate(keys):
-        waiting = [key]
-        while waiting:
-            name = waiting.pop()
-            node = graph.get(name)
-            value = node.value if isinstance(node, DataNode) else node
-            if value is None or isinstance(value, Future):
-                return None, {}
-            if isinstance(node, DataNode) and name != key:
-                shared[name] = node
-                continue
-            if owner.setdefault(name, number) != number:
-                return None, {}
-            if name not in own[number]:
-                own[number][name] = node
-                waiting.extend(get_dependencies(graph, name))
-    return own, shared
-
-
-def _makers(
-    reads: list[tuple[Any, dict[Any, Any] | None, slice]],
-    source: dict[Any, Any],
-    given: tuple[Features, ...],
-    keep: Mask | None,
-) -> Iterator[Callable[[], Features]]:
-    """Makers of a task's rows, a block each; blocks without a wanted row are not read."""
-    supplied = iter(given)
-    position = 0
-    for key, graph, part in reads:
-        length = part.stop - part.start
-        wanted = None if keep is None else keep[position : position + length]
-        position += length
-        block = next(supplied) if graph is None else None
-        if wanted is None or wanted.any():
-            yield partial(_rows, key, graph, source, block, part, wanted)
-
-
-def _rows(
-    key: Any,
-    graph: dict[Any, Any] | None,
-    source: dict[Any, Any],
-    block: Features | None,
-    part: slice,
-    wanted: Mask | None,
-) -> Features:
-    """The wanted rows of one block, which is read unless it was given."""
-    read = partial(dask.get, {**source, **(graph or {})}, key)
-    made = block if graph is None else patiently(read, f"block {key} of X")
-    rows = np.asarray(made)[part]
-    if len(rows) != part.stop - part.start:
-        raise ValueError(
-            f"block {key} of X has fewer rows than its chunks say: mend its chunks, for "
-            "example with X = X.compute_chunk_sizes()"
-        )
-    return rows if wanted is None or wanted.all() else rows[wanted]
-
-
 def _run_task(
-    function: _Sealed, task: _Sealed, reads: _Sealed, source: _Sealed | None, *given: Features
+    function: Sealed, task: Sealed, reads: Sealed, source: Sealed | None, *given: Features
 ) -> Any:
     keep_freed_memory()
     rows: TaskRows = task.value
-    makers = _makers(reads.value, source.value if source else {}, given, rows.keep)
+    makers = row_makers(reads.value, source.value if source else {}, given, rows.keep)
     blocks = (make() for make in makers) if given else ahead(makers)
     with own_blas_threads():
         batches = whole_batches(blocks, rows.ends, rows.limit)
@@ -235,35 +102,23 @@ def _merge(*parts: Any) -> Any:
 
 
 def _map_tasks(
-    name: str, function: TaskFunction, tasks: list[TaskRows], blocks: _Blocks
+    name: str, constants: str, function: TaskFunction, tasks: list[TaskRows], blocks: Blocks
 ) -> list[Delayed]:
     """One lazy call of ``function`` a task. The function, with its constants, is one object."""
-    token = uuid.uuid4().hex[:12]
-    constants = dask.delayed(_Sealed(function), name=f"{name}-constants-{token}")
-    call = dask.delayed(_run_task, pure=False, name=False)
-    lazy = []
-    for number, rows in enumerate(tasks):
+    shared = dask.delayed(Sealed(function), name=(constants, token()))
+    arguments = []
+    for rows in tasks:
         reads, given = blocks.of(rows.start, rows.stop)
-        key = f"{name}-{token}-{number}"
-        lazy.append(call(constants, _Sealed(rows), reads, blocks.source, *given, dask_key_name=key))
-    return lazy
+        arguments.append((shared, Sealed(rows), reads, blocks.source, *given))
+    return lazy_calls(name, _run_task, arguments)
 
 
 def _tree(name: str, parts: list[Delayed], merge: Callable[..., Any]) -> Delayed:
     """The lazy total of lazy parts, FAN_IN at a time."""
-    token = uuid.uuid4().hex[:12]
-    call = dask.delayed(merge, pure=False, name=False)
-    count = 0
     while len(parts) > 1:
-        merged = []
-        for start in range(0, len(parts), FAN_IN):
-            if start == len(parts) - 1:
-                merged.append(parts[start])
-                continue
-            count += 1
-            key = f"{name}-merge-{token}-{count}"
-            merged.append(call(*parts[start : start + FAN_IN], dask_key_name=key))
-        parts = merged
+        pairs = [tuple(parts[start : start + FAN_IN]) for start in range(0, len(parts), FAN_IN)]
+        alone = pairs.pop() if len(pairs[-1]) == 1 else ()
+        parts = [*lazy_calls(name, merge, pairs), *alone]
     return parts[0]
 
 
@@ -276,9 +131,14 @@ class DaskSweeps(RowSweeps):
         rows: Rows,
         arithmetic: Arithmetic,
         groups: Index | None = None,
-        blocks: _Blocks | None = None,
+        blocks: Blocks | None = None,
+        numbers: Iterator[int] | None = None,
+        listener: Listener | None = None,
     ) -> None:
-        """``groups`` are the groups of ``rows`` to sweep over, renumbered in that order."""
+        """``groups`` are the groups of ``rows`` to sweep over, renumbered in that order.
+
+        ``numbers`` are given to the sweeps in turn; ``listener`` is told how far each of them is.
+        """
         self.X = X
         self.all_rows = rows
         self.arithmetic = arithmetic
@@ -286,7 +146,9 @@ class DaskSweeps(RowSweeps):
         self.n_targets = rows.n_targets
         self.groups = np.arange(rows.n_groups) if groups is None else groups
         self.group_weight = rows.group_weight[self.groups]
-        self._blocks = blocks or _Blocks(X)
+        self._blocks = blocks or Blocks(X)
+        self._numbers = numbers or count(1)
+        self._listener = listener
         sizes = rows.group_sizes[self.groups]
         largest = int(sizes.max()) * self.n_features * arithmetic.dtype.itemsize
         self.whole_groups = is_adjacent(rows.groups) and largest <= MAX_GROUP_BYTES
@@ -314,12 +176,23 @@ class DaskSweeps(RowSweeps):
 
     def _run(self, name: str, function: TaskFunction, *, whole_groups: bool) -> Any:
         tasks = self._tasks(whole_groups=whole_groups)
-        parts = _map_tasks(name, function, tasks, self._blocks)
-        (result,) = compute(_tree(name, parts, _merge))
+        number = next(self._numbers)
+        named = f"{name}-{number}"
+        parts = _map_tasks(named, f"constants-{number}", function, tasks, self._blocks)
+        watch = self._listener and Watch(self._listener, named, [part.key for part in parts])
+        (result,) = compute(_tree(f"merge-{number}", parts, _merge), watch=watch)
         return result
 
     def restricted(self, groups: Index) -> DaskSweeps:
-        return DaskSweeps(self.X, self.all_rows, self.arithmetic, self.groups[groups], self._blocks)
+        return DaskSweeps(
+            self.X,
+            self.all_rows,
+            self.arithmetic,
+            self.groups[groups],
+            self._blocks,
+            self._numbers,
+            self._listener,
+        )
 
     def loaded(self, groups: Index) -> NumpySweeps:
         place, rows = self.all_rows.select(self.groups[groups])
@@ -339,7 +212,7 @@ def count_tasks(n_rows: int, n_features: int, n_threads: int) -> int:
     return max(min(int(rounds) * n_threads, n_rows // n_features), 1)
 
 
-def _count_tasks(X: da.Array, blocks: _Blocks) -> int:
+def _count_tasks(X: da.Array, blocks: Blocks) -> int:
     """As :func:`count_tasks`; more where a task is given its blocks all at once."""
     n_tasks = count_tasks(X.shape[0], X.shape[1], n_threads())
     return n_tasks if blocks.readable else max(n_tasks, -(-X.nbytes // GIVEN_BYTES))
@@ -348,43 +221,9 @@ def _count_tasks(X: da.Array, blocks: _Blocks) -> int:
 def rows_held(X: da.Array) -> int:
     """Rows that a task holds at a time: a few blocks, or all it is given."""
     largest = int(max(X.chunks[0]))
-    if _Blocks(X).readable:
+    if Blocks(X).readable:
         return BLOCKS_HELD * largest
     return max(GIVEN_BYTES // (X.shape[1] * X.dtype.itemsize), 1) + largest
-
-
-def select_rows(X: da.Array, keep: Mask) -> da.Array:
-    """The rows marked in ``keep``, block by block: each block stays a read of its own."""
-    parts = np.split(keep, np.cumsum(X.chunks[0])[:-1])
-    return X.map_blocks(
-        _selected,
-        parts,
-        dtype=X.dtype,
-        chunks=(tuple(int(part.sum()) for part in parts), X.chunks[1]),
-        meta=X._meta,
-    )
-
-
-def _selected(block: Features, parts: list[Mask], block_info: Any = None) -> Features:
-    return block[parts[block_info[0]["chunk-location"][0]]]
-
-
-def take_rows(X: da.Array, index: Index) -> Features:
-    """The rows of these numbers, in memory."""
-    (F,) = patiently(partial(compute, X[index]), "rows of X")
-    return F
-
-
-def sample_rows(X: da.Array, n_rows: int) -> tuple[Index, Features]:
-    """Numbers and features of some rows, of a few blocks spread over X."""
-    filled = np.flatnonzero(X.chunks[0])
-    chosen = filled[np.linspace(0, len(filled) - 1, min(len(filled), SAMPLE_BLOCKS)).astype(int)]
-    each = -(-n_rows // len(chosen))
-    blocks = [X.blocks[number][:each] for number in chosen]
-    parts = patiently(partial(compute, *blocks), "a sample of X")
-    first = np.cumsum([0, *X.chunks[0]])[chosen]
-    index = [start + np.arange(len(part)) for start, part in zip(first, parts, strict=True)]
-    return np.concatenate(index).astype(np.intp), np.concatenate(parts)
 
 
 class DaskOracle(FeatureOracle):
@@ -396,17 +235,18 @@ class DaskOracle(FeatureOracle):
         self._ends = np.cumsum(X.chunks[0])
 
     def _sum(self, query: str, values: Array, shape: tuple[int, ...]) -> da.Array:
-        call = dask.delayed(_query, pure=True)
         blocks = self.X.to_delayed().ravel()
         parts = np.split(values, self._ends[:-1])
-        lazy = [call(query, F, v) for F, v in zip(blocks, parts, strict=True)]
-        return da.from_delayed(_tree(query, lazy, _add), shape, dtype=np.float64)
+        arguments = [(query, F, v) for F, v in zip(blocks, parts, strict=True)]
+        total = _tree("merge", lazy_calls(query, _query, arguments), _add)
+        return da.from_delayed(total, shape, dtype=np.float64)
 
     def _concatenate(self, query: str, argument: Array, columns: tuple[int, ...]) -> da.Array:
         return da.map_blocks(
             partial(_query, query),
             self.X,
-            dask.delayed(argument),
+            dask.delayed(argument, name=("weights", token())),
+            token=query,
             dtype=np.float64,
             chunks=(self.X.chunks[0], *columns),
             **({} if columns else {"drop_axis": 1}),
@@ -446,7 +286,7 @@ def lazy_leave_out(X: da.Array, rows: Rows, sweep: Sweep) -> da.Array:
     order = None if is_adjacent(rows.groups) else np.argsort(rows.groups, kind="stable")
     if order is not None:
         X, rows = X[order], rows.take(order)
-    blocks = _Blocks(X)
+    blocks = Blocks(X)
     tasks = cut_tasks(
         rows,
         np.arange(rows.n_groups),
@@ -455,20 +295,23 @@ def lazy_leave_out(X: da.Array, rows: Rows, sweep: Sweep) -> da.Array:
         n_tasks=_count_tasks(X, blocks),
         limit=sweep.project.arithmetic.batch_rows(X.shape[1]),
     )
-    lazy = _map_tasks("leave-out", sweep.predict, tasks, blocks)
-    t = rows.n_targets
-    parts = [
-        da.from_delayed(part, (task.stop - task.start, t), dtype=np.float64)
-        for part, task in zip(lazy, tasks, strict=True)
-    ]
-    found = da.concatenate(parts)
+    lazy = _map_tasks("leave-out", "constants", sweep.predict, tasks, blocks)
+    name = f"leave-out-{token()}"
+    keys = [(name, number, 0) for number in range(len(lazy))]
+    layer = {key: Alias(key, part.key) for key, part in zip(keys, lazy, strict=True)}
+    found = da.Array(
+        HighLevelGraph.from_collections(name, layer, dependencies=lazy),
+        name,
+        chunks=(tuple(task.stop - task.start for task in tasks), (rows.n_targets,)),
+        dtype=np.float64,
+    )
     return found if order is None else found[np.argsort(order)]
 
 
 def read_speed(X: da.Array) -> float | None:
     """Decoded bytes a second and thread, from reading a few blocks; None where X is no store."""
     threads = n_threads()
-    if not _Blocks(X).readable:
+    if not Blocks(X).readable:
         return None
     numbers = np.unique(np.linspace(0, X.numblocks[0] - 1, 2 * threads).astype(int))
     blocks = [dask.delayed(np.shape)(X.blocks[number]) for number in numbers]

@@ -148,7 +148,7 @@ class RowSweeps(SweepOracle):
         return Sweep(project, log_noise, redundancy, leave_out, pull=look.pull)
 
     def _step(self, sweep: Sweep, known: Moments | None) -> StepResult:
-        found: Partial = self._read("step", sweep.run, whole_groups=True)
+        found: Partial = self._read("sweep", sweep.run, whole_groups=True)
         terms, new = sweep.finish(found)
         if found.sums is None:
             raise ValueError("a step needs a rule")

@@ -1,0 +1,90 @@
+"""Work that is stopped by hand: nothing of it goes on running on the cluster."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any
+from weakref import WeakSet
+
+from distributed import Client, Future, LocalCluster, WorkerPlugin
+from distributed.comm import CommClosedError
+
+__all__ = ["leave_interrupts", "stop"]
+
+log = logging.getLogger("gpgc_dask")
+
+STOP_SECONDS = 10.0
+"""How long to wait for tasks that run already: they end by themselves, most within a second."""
+
+ANSWER_SECONDS = 5.0
+"""How long the cluster may take to say what it runs."""
+
+_known: WeakSet[Client] = WeakSet()
+
+
+class _Deaf(WorkerPlugin):
+    """A worker that leaves SIGINT to the process which started it."""
+
+    name = "gpgc-deaf-to-interrupts"
+    idempotent = True
+
+    def setup(self, worker: Any) -> None:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def leave_interrupts(client: Client) -> None:
+    """Let the workers of a LocalCluster survive Ctrl-C, or the interrupt of a notebook's kernel.
+
+    Both reach all processes of the group. Dask's workers close for good when they see them, and
+    the cluster, with all that it holds, is of no use any more.
+    """
+    if client in _known:
+        return
+    _known.add(client)
+    if isinstance(client.cluster, LocalCluster) and client.cluster.processes:
+        client.register_plugin(_Deaf())
+
+
+def stop(client: Client, futures: Iterable[Future]) -> None:
+    """Cancel the futures, and wait until no worker works on what the scheduler has given up."""
+    futures = list(futures)
+    keys = [future.key for future in futures]
+    if not keys:
+        return
+    try:
+        # What is cancelled before the scheduler has unpacked its graph is computed all the same.
+        _until(lambda: None not in _ask(client, "get_task_status", keys=keys).values())
+    finally:
+        client.cancel(futures)
+    if not _until(lambda: not _has_leftovers(client)):
+        log.warning("some tasks of what was stopped still run: they end by themselves")
+
+
+def _until(done: Callable[[], bool]) -> bool:
+    """Whether it came true in time; also where the cluster, being gone, cannot tell."""
+    deadline = time.monotonic() + STOP_SECONDS
+    with suppress(TimeoutError, OSError, CommClosedError):
+        while not done():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.05)
+    return True
+
+
+def _has_leftovers(client: Client) -> bool:
+    """Whether a worker runs tasks that nobody waits for."""
+    running = _ask(client, "call_stack", keys=None)
+    wanted = _ask(client, "processing", workers=None)
+    return any(set(tasks) - set(wanted.get(worker, ())) for worker, tasks in running.items())
+
+
+def _ask(client: Client, question: str, **about: Any) -> dict[Any, Any]:
+    """What the scheduler answers."""
+    ask = getattr(client.scheduler, question)
+    return client.sync(ask, **about, callback_timeout=ANSWER_SECONDS)
