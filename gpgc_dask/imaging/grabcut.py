@@ -148,6 +148,7 @@ def autoseg(
     problems, resumed = make_pictures(
         cutter,
         jobs,
+        name="autoseg",
         resume=resume,
         overwrite=overwrite,
         on_error=on_error,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+import uuid
+from collections.abc import Generator, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
 from typing import Any, Protocol
 
 import dask
@@ -71,13 +72,17 @@ def make_pictures(
     maker: Maker,
     jobs: Sequence[Job],
     *,
+    name: str,
     resume: bool,
     overwrite: bool,
     on_error: OnError,
     progress: Listener | None,
     client: Client | AbstractContextManager[Client] | None,
 ) -> tuple[list[Problem], int]:
-    """Do the jobs on a cluster, as ``predict_masks`` says; (unusable photos, jobs done before)."""
+    """Do the jobs on a cluster, as ``predict_masks`` says; (unusable photos, jobs done before).
+
+    ``name`` is what Dask's dashboard calls the tasks.
+    """
     todo = [job for job in jobs if not job.is_done] if resume else [*jobs]
     if not (resume or overwrite):
         check_absent(jobs)
@@ -85,7 +90,7 @@ def make_pictures(
     if todo:
         with entered(client) as cluster:
             clear(todo, finished=overwrite)
-            problems = _run(cluster, maker, todo, len(jobs), on_error, progress)
+            problems = _run(cluster, name, maker, todo, len(jobs), on_error, progress)
     if len(problems) == len(jobs):
         raise IngestError("none of the images could be used:\n" + told(problems), problems)
     return problems, len(jobs) - len(todo)
@@ -93,6 +98,7 @@ def make_pictures(
 
 def _run(
     client: Client,
+    name: str,
     maker: Maker,
     todo: list[Job],
     total: int,
@@ -104,8 +110,8 @@ def _run(
     meter = Meter(progress, "images", total, done)
     problems: list[Problem] = []
     limited = one_blas_thread() if is_inside(client) else nullcontext()
-    with limited:
-        for batch, result in _results(client, maker, todo):
+    with limited, closing(_results(client, name, maker, todo)) as results:
+        for batch, result in results:
             done += result.images
             problems += result.problems
             if result.problems and on_error == "raise":
@@ -115,14 +121,15 @@ def _run(
 
 
 def _results(
-    client: Client, maker: Maker, todo: list[Job]
-) -> Iterator[tuple[list[Job], BatchResult]]:
+    client: Client, name: str, maker: Maker, todo: list[Job]
+) -> Generator[tuple[list[Job], BatchResult]]:
     batches = [todo[i : i + IMAGES_A_TASK] for i in range(0, len(todo), IMAGES_A_TASK)]
     with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}):
         # A task and not scattered: it is done again where the only worker that held it has died.
-        sent = client.submit(_itself, maker, pure=False)
+        key = (f"{name}-recipe", uuid.uuid4().hex[:12])
+        sent = client.submit(_itself, maker, key=key, pure=False)
     ahead = tasks_ahead(client)
-    for batch, future in completed_batches(client, make_batch, batches, (sent,), ahead):
+    for batch, future in completed_batches(name, client, make_batch, batches, (sent,), ahead):
         with Guard(batch[0].pictures["mask"].parent, batch[0].name):
             try:
                 result = future.result()

@@ -10,7 +10,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import dask
 import numpy as np
 import xarray as xr
 from PIL import Image
@@ -19,6 +18,7 @@ from gpgc_dask.arrays import Features, Index, Labels
 from gpgc_dask.damage import DamagedError
 from gpgc_dask.dataset import text_values
 from gpgc_dask.imaging.superpixels import Segments, nearest_rows
+from gpgc_dask.oracle.computing import compute, lazy_calls
 from gpgc_dask.paths import inside
 from gpgc_dask.storage import write_whole
 
@@ -78,8 +78,7 @@ def write_masks(dataset: xr.Dataset, labels: Any, folder: str | PathLike[str]) -
         raise ValueError(f"labels must be class numbers 0 … {values.size - 1}")
     _check_whole(dataset)
     painted = values[codes.astype(np.intp)]
-    write = dask.delayed(_write, pure=False)
-    dask.compute(*(write(*task) for task in _tasks(dataset, painted, targets)))
+    compute(*lazy_calls("paint", _write, _tasks(dataset, painted, targets)))
     return targets
 
 

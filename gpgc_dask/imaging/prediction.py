@@ -102,6 +102,7 @@ def predict_masks(
     problems, resumed = make_pictures(
         predictor,
         jobs,
+        name="predict",
         resume=resume,
         overwrite=overwrite,
         on_error=on_error,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import uuid
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from itertools import count, repeat
 from typing import Any
 
 from distributed import Client, Future, KilledWorker, as_completed
@@ -13,6 +15,7 @@ from distributed import Client, Future, KilledWorker, as_completed
 from gpgc_dask.cluster import any_client
 from gpgc_dask.endurance import LOST
 from gpgc_dask.imaging.errors import IngestError
+from gpgc_dask.interrupts import leave_interrupts, stop
 
 __all__ = ["Guard", "completed", "completed_batches", "entered"]
 
@@ -25,37 +28,42 @@ def entered(client: Any) -> AbstractContextManager[Client]:
 
 
 def completed(
+    name: str,
     client: Client,
     function: Callable[..., Any],
     pieces: Sequence[Any],
     arguments: tuple[Any, ...],
     ahead: int,
-) -> Iterator[tuple[Any, Future]]:
+) -> Generator[tuple[Any, Future]]:
     """(piece, its finished future) as they come, of ``function(piece, *arguments)`` on workers.
 
     At most ``ahead`` are under way, the next submitted before a finished one is handed out.
-    Whoever stops early has what is under way cancelled.
+    Whoever stops early, and closes this, has what is under way cancelled. ``name`` is what Dask's
+    dashboard calls the tasks.
     """
+    leave_interrupts(client)
     waiting = deque(pieces)
-    under_way: dict[str, Any] = {}
+    under_way: dict[Any, tuple[Any, Future]] = {}
+    keys = zip(repeat(name), repeat(uuid.uuid4().hex[:12]), count())
 
     def submit(piece: Any) -> Future:
-        future = client.submit(function, piece, *arguments, pure=False)
-        under_way[future.key] = piece
+        future = client.submit(function, piece, *arguments, key=next(keys), pure=False)
+        under_way[future.key] = piece, future
         return future
 
-    queue = as_completed([submit(waiting.popleft()) for _ in range(min(ahead, len(waiting)))])
     try:
+        queue = as_completed([submit(waiting.popleft()) for _ in range(min(ahead, len(waiting)))])
         for future in queue:
-            piece = under_way.pop(future.key)
+            piece, _ = under_way.pop(future.key)
             if waiting:
                 queue.add(submit(waiting.popleft()))
             yield piece, future
     finally:
-        client.cancel(queue.futures)
+        stop(client, [future for _, future in under_way.values()])
 
 
 def completed_batches(
+    name: str,
     client: Client,
     function: Callable[..., Any],
     batches: Sequence[list[Any]],
@@ -68,12 +76,13 @@ def completed_batches(
     else under way each item of these then answers for itself.
     """
     suspects: list[Any] = []
-    for batch, future in completed(client, function, batches, arguments, ahead):
+    for batch, future in completed(name, client, function, batches, arguments, ahead):
         if future.status == "error" and isinstance(future.exception(), KilledWorker):
             suspects += batch
         else:
             yield batch, future
-    yield from completed(client, function, [[item] for item in suspects], arguments, ahead=1)
+    alone = [[item] for item in suspects]
+    yield from completed(name, client, function, alone, arguments, ahead=1)
 
 
 class Guard:

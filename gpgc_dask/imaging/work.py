@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -174,14 +175,15 @@ class Run:
         batches = [todo[i : i + IMAGES_A_TASK] for i in range(0, len(todo), IMAGES_A_TASK)]
         meter = Meter(self.listener, "images", len(self.items), done)
         arguments = (self.recipe, self.source.format, self.location)
-        for batch, result in self._results(batches, arguments):
-            done += result.images
-            self.problems += result.problems
-            for phase, seconds in result.seconds.items():
-                self.seconds[phase] += seconds
-            if result.problems and self.on_error == "raise":
-                raise IngestError(complaint(result.problems, done), result.problems)
-            meter(len(batch), len(self.problems))
+        with closing(self._results(batches, arguments)) as results:
+            for batch, result in results:
+                done += result.images
+                self.problems += result.problems
+                for phase, seconds in result.seconds.items():
+                    self.seconds[phase] += seconds
+                if result.problems and self.on_error == "raise":
+                    raise IngestError(complaint(result.problems, done), result.problems)
+                meter(len(batch), len(self.problems))
 
     def _write(self, assembly: Assembly) -> None:
         with Guard(self.location, "the arrays"):
@@ -189,20 +191,23 @@ class Run:
         meter = Meter(self.listener, "writing", len(tasks))
         written = assembly.remover(tasks)
         ahead = tasks_ahead(self.client)
-        for task, future in completed(self.client, run_chunk, tasks, (self.location,), ahead):
-            self.claim.check()
-            with Guard(self.location, f"chunk {task.key}"):
-                future.result()
-            written(task)
-            meter(1, len(self.problems))
+        with closing(
+            completed("write", self.client, run_chunk, tasks, (self.location,), ahead)
+        ) as results:
+            for task, future in results:
+                self.claim.check()
+                with Guard(self.location, f"chunk {task.key}"):
+                    future.result()
+                written(task)
+                meter(1, len(self.problems))
 
     def _results(
         self, batches: list[list[Item]], arguments: tuple[Any, ...]
-    ) -> Iterator[tuple[list[Item], BatchResult]]:
+    ) -> Generator[tuple[list[Item], BatchResult]]:
         """(batch, what became of it) as they come."""
         ahead = tasks_ahead(self.client)
         for batch, future in completed_batches(
-            self.client, process_batch, batches, arguments, ahead
+            "ingest", self.client, process_batch, batches, arguments, ahead
         ):
             self.claim.check()
             with Guard(self.location, f"{batch[0].pair.name} … {batch[-1].pair.name}"):
