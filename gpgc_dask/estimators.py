@@ -215,7 +215,7 @@ class _LinearGP(DatasetModel, ClassifierMixin, BaseEstimator, ABC):
             noise_floor=self._noise_floor(),
             checkpoint=self.checkpoint,
             keeps_checkpoint=self._keeps_checkpoint,
-            listeners=progress_listener(self.progress),
+            listeners=progress_listener(self.progress, kept=self.checkpoint is not None),
         )
 
     def _noise_floor(self) -> float:
@@ -411,7 +411,9 @@ class GPGC(_LinearGP):
     checkpoint : a file (a path, or a URL such as s3://…) that holds the solver's state after every
         read of the data; a fit of the same data that finds it there goes on from it, and removes
         it when done
-    progress : True prints a line an iteration to stderr; a callable gets each ``history_`` entry
+    progress : True shows a live line in a notebook, and elsewhere prints a line an iteration to
+        stderr; a callable gets each ``history_`` entry, and its method ``reading``, if it has one,
+        a :class:`~gpgc_dask.meter.Progress` of each read of a dask array
     random_state : accepted for scikit-learn; the fit draws nothing at random
 
     Attributes

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import count
 from os import PathLike
 from typing import Any
 
@@ -12,6 +14,7 @@ import numpy as np
 from gpgc_dask.arrays import Features, Index, group_sums
 from gpgc_dask.checkpoint import Checkpoint, Saved, digest
 from gpgc_dask.evidence import Moments
+from gpgc_dask.meter import Listener, Progress
 from gpgc_dask.noise import NoiseModel, OpeningRule
 from gpgc_dask.oracle.base import Look, SweepOracle
 from gpgc_dask.oracle.dask import DaskSweeps, is_dask
@@ -19,6 +22,7 @@ from gpgc_dask.oracle.kernels import Arithmetic
 from gpgc_dask.oracle.numpy import NumpySweeps
 from gpgc_dask.oracle.precision import PrecisionProbe
 from gpgc_dask.oracle.rows import STATISTICS_BYTES, RowSweeps, Survey, survey
+from gpgc_dask.progress import following
 from gpgc_dask.sampling import Sample, draw, sample_offset
 from gpgc_dask.solvers import History, Problem, Solution, SolverName, State, pooled, solve
 from gpgc_dask.solvers.problem import Point, PrecisionError, probe_directions
@@ -73,6 +77,14 @@ class Fitted:
 
 def fit(training: Training, options: Options) -> Fitted:
     """Fit in the data's own precision; in float64 where float32 products turn out unsafe."""
+    with following(options.listeners) as shown:
+        found = _fit(training, options)
+        for each in shown:
+            each.settled = found.solution.converged
+    return found
+
+
+def _fit(training: Training, options: Options) -> Fitted:
     sample = draw(training.X, training.rows, warm=options.noise.separable)
     index, looked = sample.thinned()
     checkpoint = _checkpoint(training, options, looked)
@@ -132,9 +144,25 @@ def _precisions(X: Any, sample: Features, options: Options) -> list[np.dtype[Any
     return [np.dtype(np.float32), wide] if safe else [wide]
 
 
-def _sweeps(training: Training, arithmetic: Arithmetic) -> RowSweeps:
-    kind = DaskSweeps if is_dask(training.X) else NumpySweeps
-    return kind(training.X, training.rows, arithmetic)
+def _sweeps(
+    training: Training, options: Options, arithmetic: Arithmetic, reads: float
+) -> RowSweeps:
+    """``reads`` were done before: the next is numbered as the one that it is of the whole fit."""
+    if not is_dask(training.X):
+        return NumpySweeps(training.X, training.rows, arithmetic)
+    hearing = [each.reading for each in options.listeners if hasattr(each, "reading")]
+    return DaskSweeps(
+        training.X,
+        training.rows,
+        arithmetic,
+        numbers=count(1 + int(reads)),
+        listener=partial(_tell, hearing) if hearing else None,
+    )
+
+
+def _tell(hearing: Sequence[Listener], progress: Progress) -> None:
+    for hear in hearing:
+        hear(progress)
 
 
 def _checkpoint(training: Training, options: Options, sample: Features) -> Checkpoint | None:
@@ -165,7 +193,7 @@ def _attempt(
 ) -> Fitted | Saved:
     """The fit in the probe's arithmetic, or where it stopped because that was not enough."""
     arithmetic = probe.arithmetic
-    sweeps = _sweeps(training, arithmetic)
+    sweeps = _sweeps(training, options, arithmetic, begin.reads)
     history = History(
         sweeps,
         arithmetic.name,

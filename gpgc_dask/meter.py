@@ -1,4 +1,4 @@
-"""How far work on many images is, for whoever wants to know."""
+"""How far work on many things is, for whoever wants to know."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["Listener", "Meter", "Progress"]
+__all__ = ["Listener", "Meter", "Progress", "time_text"]
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where work stands. ``phase``: "images", then in an ingest "writing" (the chunks)."""
+    """Where work stands.
+
+    phase : "images", in an ingest then "writing" (the chunks); of a read of the data, its name
+    """
 
     phase: str
     done: int
@@ -43,3 +46,12 @@ class Meter:
         rate = (self.done - self.begun) / elapsed
         if self.listener is not None:
             self.listener(Progress(self.phase, self.done, self.total, skipped, rate))
+
+
+def time_text(seconds: float | None) -> str:
+    """A duration as people say it."""
+    if seconds is None:
+        return "?"
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -40,7 +40,7 @@ def train(
     resume: bool = False,
     overwrite: bool = False,
     checkpoint: str | PathLike[str] | None = None,
-    progress: Callable[[dict[str, Any]], None] | None = None,
+    progress: bool | Callable[[dict[str, Any]], None] | None = None,
     announce: Callable[[str], None] | None = None,
     client: AbstractContextManager[Any] | None = None,
     storage_options: dict[str, Any] | None = None,
@@ -57,7 +57,7 @@ def train(
     parameters : of the estimator, as ``{"redundancy": 1.0}``
     checkpoint : where the state of the unfinished fit is kept, a path or URL; default beside the
         model
-    progress : called with each entry of ``history_``
+    progress : as that of :class:`~gpgc_dask.GPGC`
     announce : called with what begins, "fit" or "review"
     client : a context that gives a Dask client, entered when there is work to do; default the
         active client, else threads of this process

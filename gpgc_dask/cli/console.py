@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from gpgc_dask.meter import time_text
+
 __all__ = ["complain", "facts", "listing", "note", "print_json", "print_out", "time_text"]
 
 
@@ -65,12 +67,3 @@ def listing(title: str, columns: list[str], rows: list[tuple[Any, ...]], most: i
 def _plain(cell: Any) -> str:
     """Text from files is shown as it is, never as markup."""
     return escape(str(cell))
-
-
-def time_text(seconds: float | None) -> str:
-    """A duration as people say it."""
-    if seconds is None:
-        return "?"
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -20,6 +20,7 @@ from gpgc_dask.imaging.masks import MaskFormat
 from gpgc_dask.imaging.photos import hush
 from gpgc_dask.meter import Listener
 from gpgc_dask.metrics import LEVEL, average_class_accuracy, signed_rank
+from gpgc_dask.progress import work_listener
 
 __all__ = ["LEVEL", "Evaluation", "ImageScore", "Scores", "evaluate"]
 
@@ -114,7 +115,7 @@ def evaluate(
     void: Sequence[int] = (),
     threshold: float | None = None,
     mask_suffix: str = "",
-    progress: Listener | None = None,
+    progress: bool | Listener | None = None,
 ) -> Evaluation:
     """Compare a folder of predicted masks with a folder of true ones, pixel by pixel.
 
@@ -130,7 +131,8 @@ def evaluate(
         values of ``classes`` if given, else 0 for background and one other value for foreground
     mask_suffix : what true masks' names have after those of the predictions; other files of the
         folder are passed over
-    progress : called with a :class:`~gpgc_dask.meter.Progress` image by image
+    progress : True shows a live line in a notebook, prints lines to stderr elsewhere; a callable
+        is called with a :class:`~gpgc_dask.meter.Progress` image by image
     """
     named = tuple((classes or {}).items())
     fmt = MaskFormat(tuple(foreground), named, tuple(void), threshold)
@@ -138,9 +140,9 @@ def evaluate(
         raise ValueError(f"classes need names of their own, got {', '.join(fmt.names)}")
     rivals = [predicted] if against is None else [predicted, against]
     found = Found.of(true, rivals, mask_suffix)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), work_listener(progress) as listener:
         hush()
-        counts = count_pixels(found.items, fmt, progress)
+        counts = count_pixels(found.items, fmt, listener)
     totals = np.array([one[0] for one in counts])
     if not totals.any():
         raise ValueError(f"all pixels of the true masks in {true} are void: nothing to compare")

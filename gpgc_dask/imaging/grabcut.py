@@ -97,7 +97,7 @@ def autoseg(
     resume: bool = False,
     overwrite: bool = False,
     on_error: OnError = "raise",
-    progress: Listener | None = None,
+    progress: bool | Listener | None = None,
     client: Client | AbstractContextManager[Client] | None = None,
 ) -> AutosegReport:
     """Masks of photos from bounding boxes, by GrabCut: 0/255 PNGs at the photos' own size.
@@ -126,7 +126,8 @@ def autoseg(
     overwrite : masks that are there are removed, then made anew
     on_error : "raise" stops at a photo or box that cannot be used, "skip" leaves the photo out and
         lists it
-    progress : called with a :class:`~gpgc_dask.meter.Progress` now and then
+    progress : True shows a live line in a notebook, prints lines to stderr elsewhere; a callable
+        is called with a :class:`~gpgc_dask.meter.Progress` now and then
     client : a Dask client, or a context that gives one and is entered when there is work to do;
         default the active client, else threads of this process
     """

@@ -24,6 +24,7 @@ from gpgc_dask.imaging.queue import entered
 from gpgc_dask.imaging.source import Source
 from gpgc_dask.imaging.work import OnError, Run, complaint, without_place
 from gpgc_dask.meter import Listener
+from gpgc_dask.progress import work_listener
 from gpgc_dask.storage import Location
 
 __all__ = ["IngestReport", "ingest"]
@@ -74,7 +75,7 @@ def ingest(
     resume: bool = False,
     overwrite: bool = False,
     on_error: OnError = "raise",
-    progress: Listener | None = None,
+    progress: bool | Listener | None = None,
     client: Client | AbstractContextManager[Client] | None = None,
     storage_options: dict[str, Any] | None = None,
 ) -> IngestReport:
@@ -98,7 +99,8 @@ def ingest(
     side : longest side in pixels of the image that superpixels are made of
     dtype : of the stored features, "float32" or "float16"
     on_error : "raise" stops at a file that cannot be used, "skip" leaves it out and lists it
-    progress : called with a :class:`~gpgc_dask.meter.Progress` now and then
+    progress : True shows a live line in a notebook, prints lines to stderr elsewhere; a callable
+        is called with a :class:`~gpgc_dask.meter.Progress` now and then
     client : a Dask client, or a context that gives one and is entered when there is work to do;
         default the active client, else threads of this process
     """
@@ -134,11 +136,11 @@ def ingest(
     if check() == "complete":
         location.remove(UNFINISHED_FOLDER)
     else:
-        with entered(client) as cluster:
+        with entered(client) as cluster, work_listener(progress) as listener:
             _check_reach(location, cluster)
             # Again: the cluster took its time, and another ingest may have been quicker.
             _begin(location, parameters, anew=check() == "absent")
-            run = Run(cluster, source, location, recipe, on_error, progress, parameters)
+            run = Run(cluster, source, location, recipe, on_error, listener, parameters)
             run.run()
     return _report(location, run, time.perf_counter() - start)
 

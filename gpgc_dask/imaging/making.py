@@ -26,6 +26,7 @@ from gpgc_dask.imaging.work import (
 )
 from gpgc_dask.meter import Listener, Meter
 from gpgc_dask.process import keep_freed_memory, one_blas_thread
+from gpgc_dask.progress import work_listener
 
 __all__ = ["Maker", "check_manner", "make_batch", "make_pictures"]
 
@@ -76,7 +77,7 @@ def make_pictures(
     resume: bool,
     overwrite: bool,
     on_error: OnError,
-    progress: Listener | None,
+    progress: bool | Listener | None,
     client: Client | AbstractContextManager[Client] | None,
 ) -> tuple[list[Problem], int]:
     """Do the jobs on a cluster, as ``predict_masks`` says; (unusable photos, jobs done before).
@@ -88,9 +89,9 @@ def make_pictures(
         check_absent(jobs)
     problems: list[Problem] = []
     if todo:
-        with entered(client) as cluster:
+        with entered(client) as cluster, work_listener(progress) as listener:
             clear(todo, finished=overwrite)
-            problems = _run(cluster, name, maker, todo, len(jobs), on_error, progress)
+            problems = _run(cluster, name, maker, todo, len(jobs), on_error, listener)
     if len(problems) == len(jobs):
         raise IngestError("none of the images could be used:\n" + told(problems), problems)
     return problems, len(jobs) - len(todo)

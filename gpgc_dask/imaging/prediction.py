@@ -66,7 +66,7 @@ def predict_masks(
     resume: bool = False,
     overwrite: bool = False,
     on_error: OnError = "raise",
-    progress: Listener | None = None,
+    progress: bool | Listener | None = None,
     client: Client | AbstractContextManager[Client] | None = None,
 ) -> PredictReport:
     """Masks of photos by a model that was fitted on a dataset: PNGs at the photos' own size.
@@ -87,7 +87,8 @@ def predict_masks(
         made them
     overwrite : pictures that are there are removed, then made anew
     on_error : "raise" stops at a photo that cannot be used, "skip" leaves it out and lists it
-    progress : called with a :class:`~gpgc_dask.meter.Progress` now and then
+    progress : True shows a live line in a notebook, prints lines to stderr elsewhere; a callable
+        is called with a :class:`~gpgc_dask.meter.Progress` now and then
     client : a Dask client, or a context that gives one and is entered when there is work to do;
         default the active client, else threads of this process
     """

@@ -22,7 +22,7 @@ from markupsafe import Markup
 
 from gpgc_dask.dataset import background_class
 from gpgc_dask.meter import Progress
-from gpgc_dask.progress import decades_to_go
+from gpgc_dask.progress import decades_to_go, work_listener
 from gpgc_dask.ranking import SUSPECT_BELOW, is_suspect, predict_and_review, rank, records
 from gpgc_dask.report.charts import bars, histogram, line
 from gpgc_dask.report.pictures import Picture, pictures, thumbnail_side
@@ -60,19 +60,21 @@ def write_report(
     target: str | PathLike[str],
     *,
     title: str | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    progress: bool | Callable[[Progress], None] | None = None,
 ) -> ReportSummary:
     """Write the report of a model on the dataset it was fitted on, as one HTML file.
 
     One read of the features, and one of each photo and mask. The page holds small pictures, fewer
-    pixels each the more images there are, and runs no code but its own.
+    pixels each the more images there are, and runs no code but its own. ``progress`` is as that of
+    :func:`gpgc_dask.imaging.ingest`.
     """
     predicted, table = predict_and_review(model, dataset)
     ranking = rank(table)
     # What rank each photo has, and which photos have a picture.
     place = pd.Series(ranking.index, index=ranking["image"])[table["image"]].to_numpy()
     shown = np.flatnonzero(place < MOST_PICTURES)
-    made = _pictures(dataset, predicted, shown, progress)
+    with work_listener(progress) as listener:
+        made = _pictures(dataset, predicted, shown, listener)
     packed: list[Any] = [None] * min(len(ranking), MOST_PICTURES)
     for photo, picture in made.items():
         packed[place[photo]] = [picture.width, picture.height, picture.photo, picture.labels]
