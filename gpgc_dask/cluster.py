@@ -6,16 +6,16 @@ import logging
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import dask
 from dask.base import get_scheduler
 from dask.utils import parse_bytes
-from distributed import Client, LocalCluster, Security
+from distributed import Client, LocalCluster, Security, performance_report
 from distributed.system import MEMORY_LIMIT
 
 from gpgc_dask.endurance import setting
@@ -29,6 +29,7 @@ __all__ = [
     "is_inside",
     "map_workers",
     "n_threads",
+    "reported",
 ]
 
 CONNECT_SECONDS = 10
@@ -159,6 +160,9 @@ def connect(
     tls : certificates; default, for ``tls://``, those of Dask's configuration
     kubernetes : settings as of :class:`gpgc_dask.deploy.Settings`, ``image`` at least;
         ``tls_secret=None`` gives up encryption
+
+    ``with connect(), distributed.performance_report("fit.html"):`` writes a page of what the
+    workers did and when.
     """
     if memory_limit is not None:
         _check_memory(memory_limit)
@@ -177,6 +181,31 @@ def connect(
         if most_workers is not None:
             cluster.adapt(minimum=workers or 1, maximum=most_workers)
         yield stack.enter_context(Client(cluster))
+
+
+@contextmanager
+def reported(client: AbstractContextManager[Client], page: str) -> Iterator[Client]:
+    """The client, in the end of whose context Dask's performance report is written to a file.
+
+    The page stands by itself: it needs no network.
+    """
+    with client as opened:
+        try:
+            opened.run_on_scheduler(version, "bokeh")
+        except PackageNotFoundError:
+            raise ImportError(
+                "the scheduler draws the performance report with bokeh and has none: pip install "
+                '"gpgc_dask[dashboard]" where it runs, or leave --performance-report out'
+            ) from None
+        report = performance_report(page, mode="inline")
+        report.__enter__()
+        try:
+            yield opened
+        except BaseException:
+            with suppress(Exception):  # the scheduler may be gone, and this must not hide why
+                report.__exit__(None, None, None)
+            raise
+        report.__exit__(None, None, None)
 
 
 def _check_memory(limit: str | int) -> None:

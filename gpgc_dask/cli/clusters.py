@@ -10,8 +10,8 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from gpgc_dask.cli.options import check_choice
-from gpgc_dask.cluster import TlsFiles, connect
+from gpgc_dask.cli.options import check_choice, check_output
+from gpgc_dask.cluster import TlsFiles, connect, reported
 
 __all__ = ["on_cluster"]
 
@@ -69,6 +69,14 @@ OPTIONS: dict[str, Any] = {
     "tls_key": Annotated[
         str | None, typer.Option(help="The key of that certificate.", rich_help_panel=CLUSTER)
     ],
+    "performance_report": Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE.html",
+            help="Write what the workers did and when, as Dask's dashboard shows it, to a page.",
+            rich_help_panel=CLUSTER,
+        ),
+    ],
 }
 
 
@@ -85,7 +93,9 @@ def on_cluster(
         @functools.wraps(command)
         def run(*arguments: Any, **given: Any) -> None:
             where = {name: given.pop(name, None) for name in OPTIONS}
-            command(*arguments, **given, client=_client(always=always, **where))
+            page = where.pop("performance_report")
+            client = _client(always=always, **where)
+            command(*arguments, **given, client=_reported(client, page) if page else client)
 
         hints = get_type_hints(command, include_extras=True)
         signature = inspect.signature(command)
@@ -135,6 +145,17 @@ def _client(
         tls=_tls(tls_ca, tls_cert, tls_key),
         kubernetes={"image": kubernetes},
     )
+
+
+def _reported(client: AbstractContextManager[Any] | None, page: str) -> AbstractContextManager[Any]:
+    """The client's context; when it ends, what happened on the cluster is written to ``page``."""
+    if client is None:
+        raise typer.BadParameter(
+            "--performance-report tells of a cluster, and without one this runs on threads of its "
+            "own: add --workers"
+        )
+    check_output(page)
+    return reported(client, page)
 
 
 def _tls(ca: str | None, cert: str | None, key: str | None) -> TlsFiles | None:
