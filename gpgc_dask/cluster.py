@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import signal
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -19,6 +17,7 @@ from distributed import Client, LocalCluster, Security, performance_report
 from distributed.system import MEMORY_LIMIT
 
 from gpgc_dask.endurance import setting
+from gpgc_dask.interrupts import without_interrupts
 
 __all__ = [
     "TlsFiles",
@@ -225,7 +224,7 @@ def _check_memory(limit: str | int) -> None:
 def _local(workers: int, memory_limit: str | int | None, tls: TlsFiles | None) -> LocalCluster:
     """Processes of one thread each, that leave Ctrl-C to this one and say no more than it does."""
     level = logging.getLogger("distributed").getEffectiveLevel()
-    with _without_interrupts(), dask.config.set(OURS):
+    with without_interrupts(), dask.config.set(OURS):
         return LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
@@ -254,19 +253,6 @@ def _pods(
     if workers is not None:
         asked["workers"] = workers
     return kube_cluster(Settings(**asked), None if tls is None else tls.security())
-
-
-@contextmanager
-def _without_interrupts() -> Iterator[None]:
-    """Ignore Ctrl-C, also in processes started meanwhile."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _remote(scheduler: str, tls: TlsFiles | None) -> Client:

@@ -306,7 +306,7 @@ class _LinearGP(DatasetModel, ClassifierMixin, BaseEstimator, ABC):
 
         Returns
         -------
-        decision values, (N,) or (N, classes); lazy for a dask X
+        decision values, (N,) or (N, classes); lazy for a dask X but with ``return_agreement``
         """
         if is_dataset(X):
             given = training_arrays(X).replaced(y=y, groups=groups, weight=sample_weight, area=area)
@@ -325,12 +325,14 @@ class _LinearGP(DatasetModel, ClassifierMixin, BaseEstimator, ABC):
             rows.n_groups,
         )
         values = self._leave_out_values(X, rows, np.log(np.where(np.isnan(noise), 1.0, noise)))
+        if return_agreement and is_dask(values):
+            with naming_groups(groups):
+                (values,) = compute(values)
         if values.shape[1] == 1:
             values = values[:, 0]
         if not return_agreement:
             return values
-        with naming_groups(groups):
-            return values, self._agreement(values, rows, names, area * (weight > 0))
+        return values, self._agreement(values, rows, names, area * (weight > 0))
 
     def _leave_out_rows(
         self, X: Any, y: Any, groups: Any, sample_weight: Any
@@ -365,9 +367,7 @@ class _LinearGP(DatasetModel, ClassifierMixin, BaseEstimator, ABC):
             return lazy_leave_out(X, rows, sweep)
         return NumpySweeps(X, rows, arithmetic).map_rows(sweep.predict)
 
-    def _agreement(self, values: Any, rows: Rows, names: Labels, area: Array) -> GroupAgreement:
-        if is_dask(values):
-            (values,) = compute(values)
+    def _agreement(self, values: Array, rows: Rows, names: Labels, area: Array) -> GroupAgreement:
         predicted = to_labels(values, np.arange(rows.n_classes))
         return group_agreement(rows.codes, predicted, rows.groups, area, rows.n_classes, names)
 

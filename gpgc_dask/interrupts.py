@@ -1,4 +1,4 @@
-"""Work that is stopped by hand: nothing of it goes on running on the cluster."""
+"""Work that is stopped by hand: nothing of it runs on, and the cluster lives on."""
 
 from __future__ import annotations
 
@@ -6,25 +6,37 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 from weakref import WeakSet
 
 from distributed import Client, Future, LocalCluster, WorkerPlugin
 from distributed.comm import CommClosedError
 
-__all__ = ["leave_interrupts", "stop"]
+from gpgc_dask.watching import ask
+
+__all__ = ["leave_interrupts", "stop", "without_interrupts"]
 
 log = logging.getLogger("gpgc_dask")
 
 STOP_SECONDS = 10.0
 """How long to wait for tasks that run already: they end by themselves, most within a second."""
 
-ANSWER_SECONDS = 5.0
-"""How long the cluster may take to say what it runs."""
-
 _known: WeakSet[Client] = WeakSet()
+
+
+@contextmanager
+def without_interrupts() -> Iterator[None]:
+    """Ignore Ctrl-C, also in processes started meanwhile."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class _Deaf(WorkerPlugin):
@@ -59,10 +71,10 @@ def stop(client: Client, futures: Iterable[Future]) -> None:
         return
     try:
         # What is cancelled before the scheduler has unpacked its graph is computed all the same.
-        _until(lambda: None not in _ask(client, "get_task_status", keys=keys).values())
+        _until(lambda: None not in _states(client, keys))
     finally:
         client.cancel(futures)
-    if not _until(lambda: not _has_leftovers(client)):
+    if not _until(lambda: {*_states(client, keys)} == {None} and not _has_leftovers(client)):
         log.warning("some tasks of what was stopped still run: they end by themselves")
 
 
@@ -77,14 +89,18 @@ def _until(done: Callable[[], bool]) -> bool:
     return True
 
 
+def _states(client: Client, keys: list[Any]) -> list[str | None]:
+    """What the scheduler knows of each: None where it has not heard of it, or has forgotten it."""
+    known = ask(client, "get_task_status", keys=keys)
+    return [known.get(key) for key in keys]
+
+
 def _has_leftovers(client: Client) -> bool:
     """Whether a worker runs tasks that nobody waits for."""
-    running = _ask(client, "call_stack", keys=None)
-    wanted = _ask(client, "processing", workers=None)
-    return any(set(tasks) - set(wanted.get(worker, ())) for worker, tasks in running.items())
-
-
-def _ask(client: Client, question: str, **about: Any) -> dict[Any, Any]:
-    """What the scheduler answers."""
-    ask = getattr(client.scheduler, question)
-    return client.sync(ask, **about, callback_timeout=ANSWER_SECONDS)
+    before = ask(client, "processing", workers=None)
+    running = ask(client, "call_stack", keys=None)
+    after = ask(client, "processing", workers=None)
+    return any(
+        set(tasks).difference(before.get(worker, ()), after.get(worker, ()))
+        for worker, tasks in running.items()
+    )

@@ -81,15 +81,25 @@ def one_blas_thread() -> Iterator[None]:
                 _limiter.restore_original_limits()
 
 
-def map_threads(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-    """Results of ``function`` for each item, a thread each."""
+def map_threads(
+    function: Callable[[Any], Any], items: Iterable[Any], in_vain: threading.Event | None = None
+) -> list[Any]:
+    """Results of ``function`` for each item, a thread each.
+
+    Where one of them fails, or the caller is interrupted, ``in_vain`` is set for the others to see.
+    """
     items = list(items)
     if len(items) == 1:
         return [function(items[0])]
     with one_blas_thread(), ThreadPoolExecutor(len(items)) as pool:
-        # Each in a copy of the caller's context, so that numpy.errstate reaches the threads.
-        waiting = [pool.submit(copy_context().run, function, item) for item in items]
-        return [future.result() for future in waiting]
+        try:
+            # Each in a copy of the caller's context, so that numpy.errstate reaches the threads.
+            waiting = [pool.submit(copy_context().run, function, item) for item in items]
+            return [future.result() for future in waiting]
+        except BaseException:
+            if in_vain is not None:
+                in_vain.set()
+            raise
 
 
 def algebra_threads(n_features: int) -> AbstractContextManager[Any]:

@@ -12,16 +12,22 @@ from distributed.comm import CommClosedError
 
 from gpgc_dask.meter import Listener, Meter
 
-__all__ = ["Watch"]
+__all__ = ["Watch", "ask"]
 
 MOST_ASKED = 500
 """Tasks that a scheduler is asked about at once: of more, as many spread over all."""
 
 ANSWER_SECONDS = 5.0
-"""How long a scheduler may take to answer: nothing depends on it."""
+"""How long a scheduler may take to answer."""
 
 DONE = ("memory", "released")
 """What a scheduler calls tasks whose result is there, or has been used up already."""
+
+
+def ask(client: Client, question: str, **about: Any) -> dict[Any, Any]:
+    """What the scheduler answers to one of its questions, soon."""
+    answer = getattr(client.scheduler, question)
+    return client.sync(answer, **about, callback_timeout=ANSWER_SECONDS)
 
 
 class Watch:
@@ -45,9 +51,7 @@ class Watch:
         """Ask the scheduler once, and tell."""
         asked = self.keys[:: -(-len(self.keys) // MOST_ASKED)]
         with suppress(TimeoutError, OSError, CommClosedError):
-            states = client.sync(
-                client.scheduler.get_task_status, keys=asked, callback_timeout=ANSWER_SECONDS
-            )
+            states = ask(client, "get_task_status", keys=asked)
             share = sum(states.get(key) in DONE for key in asked) / len(asked)
             # What died with a worker is done again, without saying so.
             self.meter(max(int(share * self.meter.total) - self.meter.done, 0), 0)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 from itertools import pairwise
 from typing import Any
 
@@ -57,6 +59,14 @@ class NumpyOracle(FeatureOracle):
         return np.concatenate([((F @ T.T) ** 2).sum(1) for _, F in self._batches()])
 
 
+def _until(in_vain: threading.Event, batches: Iterator[Batch]) -> Iterator[Batch]:
+    """The batches, as long as anybody waits for what becomes of them."""
+    for batch in batches:
+        if in_vain.is_set():
+            raise CancelledError
+        yield batch
+
+
 class NumpySweeps(RowSweeps):
     """Fused sweeps over a NumPy matrix. Rows of scattered groups are gathered batch by batch."""
 
@@ -100,14 +110,15 @@ class NumpySweeps(RowSweeps):
         ends = batch_ends(self.rows.groups, whole_groups=whole_groups, limit=self._limit)
         wanted = np.arange(1, cores) * (n / cores)
         cuts = np.unique([0, *ends[np.searchsorted(ends, wanted)], n])
+        in_vain = threading.Event()
 
         def run(share: tuple[int, int]) -> Any:
             start, stop = share
             inside = ends[(ends > start) & (ends <= stop)] - start
             rows = self.rows.take(slice(start, stop))
-            return function(self._batches(start, stop, inside), rows, start)
+            return function(_until(in_vain, self._batches(start, stop, inside)), rows, start)
 
-        return map_threads(run, pairwise(cuts.tolist()))
+        return map_threads(run, pairwise(cuts.tolist()), in_vain)
 
     def _batches(self, start: int, stop: int, ends: Index) -> Iterator[Batch]:
         if self.order is None:
