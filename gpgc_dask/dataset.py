@@ -19,6 +19,7 @@ One row a superpixel; rows of an image are adjacent and images are in the order 
 from __future__ import annotations
 
 import re
+import uuid
 import warnings
 from collections import Counter
 from collections.abc import Mapping
@@ -241,7 +242,8 @@ def _variable(array: GuardedArray) -> xr.Variable:
     dimensions, dtype, told = VARIABLES[array.name]
     if dimensions[0] == "superpixel" or array.ndim > 1:
         meta = np.empty((0,) * array.ndim, dtype=array.dtype)
-        data = da.from_array(array, array.chunks, name=False, meta=meta)
+        name = f"{array.name}-{uuid.uuid4().hex}"
+        data = da.from_array(array, array.chunks, name=name, meta=meta)
     else:
         data = array[...]
         data = np.array(data.tolist(), dtype=object) if dtype is str else data

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -89,6 +89,7 @@ def _fit(training: Training, options: Options) -> Fitted:
     index, looked = sample.thinned()
     checkpoint = _checkpoint(training, options, looked)
     begin = (checkpoint and checkpoint.load()) or Saved(None, [], 0.0)
+    numbers = count(1 + int(begin.reads))
     begin = replace(begin, reads=begin.reads + sample.share)
     inherited = len(begin.entries)
     offset = sample_offset(looked)
@@ -103,6 +104,7 @@ def _fit(training: Training, options: Options) -> Fitted:
             checkpoint,
             begin,
             inherited,
+            numbers,
         )
         if isinstance(found, Fitted):
             break
@@ -145,9 +147,9 @@ def _precisions(X: Any, sample: Features, options: Options) -> list[np.dtype[Any
 
 
 def _sweeps(
-    training: Training, options: Options, arithmetic: Arithmetic, reads: float
+    training: Training, options: Options, arithmetic: Arithmetic, numbers: Iterator[int]
 ) -> RowSweeps:
-    """``reads`` were done before: the next is numbered as the one that it is of the whole fit."""
+    """``numbers`` of the reads, from one attempt to the next."""
     if not is_dask(training.X):
         return NumpySweeps(training.X, training.rows, arithmetic)
     hearing = [each.reading for each in options.listeners if hasattr(each, "reading")]
@@ -155,7 +157,7 @@ def _sweeps(
         training.X,
         training.rows,
         arithmetic,
-        numbers=count(1 + int(reads)),
+        numbers=numbers,
         listener=partial(_tell, hearing) if hearing else None,
     )
 
@@ -190,10 +192,11 @@ def _attempt(
     checkpoint: Checkpoint | None,
     begin: Saved,
     inherited: int,
+    numbers: Iterator[int],
 ) -> Fitted | Saved:
     """The fit in the probe's arithmetic, or where it stopped because that was not enough."""
     arithmetic = probe.arithmetic
-    sweeps = _sweeps(training, options, arithmetic, begin.reads)
+    sweeps = _sweeps(training, options, arithmetic, numbers)
     history = History(
         sweeps,
         arithmetic.name,

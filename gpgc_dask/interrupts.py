@@ -7,14 +7,14 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 from weakref import WeakSet
 
 from distributed import Client, Future, LocalCluster, WorkerPlugin
 from distributed.comm import CommClosedError
 
-from gpgc_dask.watching import ask
+from gpgc_dask.watching import ANSWER_SECONDS, ask
 
 __all__ = ["leave_interrupts", "stop", "without_interrupts"]
 
@@ -81,12 +81,16 @@ def stop(client: Client, futures: Iterable[Future]) -> None:
 def _until(done: Callable[[], bool]) -> bool:
     """Whether it came true in time; also where the cluster, being gone, cannot tell."""
     deadline = time.monotonic() + STOP_SECONDS
-    with suppress(TimeoutError, OSError, CommClosedError):
-        while not done():
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(0.05)
-    return True
+    while time.monotonic() < deadline:
+        try:
+            if done():
+                return True
+        except TimeoutError:
+            continue  # a worker is busy, with an import perhaps
+        except (OSError, CommClosedError):
+            return True
+        time.sleep(0.05)
+    return False
 
 
 def _states(client: Client, keys: list[Any]) -> list[str | None]:
@@ -96,11 +100,16 @@ def _states(client: Client, keys: list[Any]) -> list[str | None]:
 
 
 def _has_leftovers(client: Client) -> bool:
-    """Whether a worker runs tasks that nobody waits for."""
+    """Whether a worker is at tasks that nobody waits for."""
     before = ask(client, "processing", workers=None)
-    running = ask(client, "call_stack", keys=None)
+    held = client.sync(client._run, _executing, on_error="ignore", callback_timeout=ANSWER_SECONDS)
     after = ask(client, "processing", workers=None)
     return any(
-        set(tasks).difference(before.get(worker, ()), after.get(worker, ()))
-        for worker, tasks in running.items()
+        set(keys).difference(before.get(worker, ()), after.get(worker, ()))
+        for worker, keys in held.items()
     )
+
+
+def _executing(dask_worker: Any) -> list[Any]:
+    """Keys of the tasks that a worker is at, also of those that are cancelled. Runs on it."""
+    return [task.key for task in dask_worker.state.executing]

@@ -86,7 +86,8 @@ def map_threads(
 ) -> list[Any]:
     """Results of ``function`` for each item, a thread each.
 
-    Where one of them fails, or the caller is interrupted, ``in_vain`` is set for the others to see.
+    ``in_vain`` is set once nobody waits for them any more: one has failed, or the caller is
+    interrupted.
     """
     items = list(items)
     if len(items) == 1:

@@ -12,7 +12,7 @@ from distributed.comm import CommClosedError
 
 from gpgc_dask.meter import Listener, Meter
 
-__all__ = ["Watch", "ask"]
+__all__ = ["ANSWER_SECONDS", "Watch", "ask"]
 
 MOST_ASKED = 500
 """Tasks that a scheduler is asked about at once: of more, as many spread over all."""
