@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
+import re
 import subprocess
 import sys
 import time
@@ -11,7 +13,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 from gpgc_dask import cluster
-from gpgc_dask.cluster import connect
+from gpgc_dask.cluster import connect, reported
 
 
 def test_processes_of_our_own():
@@ -115,3 +117,56 @@ def test_memory_that_cannot_be(run, reference, tmp_path, limit, told):
     assert code == 1
     assert told in err
     assert "--memory-limit" in err
+
+
+# -- what happened on it -----------------------------------------------------------------------
+
+
+def test_a_performance_report(run, reference, tmp_path):
+    """A page that stands by itself, on which the reads of the fit are found by name."""
+    page = tmp_path / "what happened.html"
+    given = ("fit", reference, "-o", tmp_path / "m.zarr", "--workers", 1)
+    code, _, err = run(*given, "--performance-report", page)
+    assert code == 0, err
+    text = page.read_text()
+    assert "Dask Performance Report" in text
+    assert "sweep-2" in text
+    assert "leave-out" in text
+    assert not re.search(r'<script[^>]* src=|rel="stylesheet"', text)
+
+
+def test_a_performance_report_needs_a_cluster(run, reference, tmp_path):
+    given = ("fit", reference, "-o", tmp_path / "m.zarr", "--performance-report")
+    code, _, err = run(*given, tmp_path / "page.html")
+    assert (code, "add --workers" in err) == (2, True)
+    code, _, err = run(*given, tmp_path, "--workers", 1)
+    assert (code, "is a folder" in err) == (1, True)
+    assert not (tmp_path / "m.zarr").exists()
+
+
+def test_a_performance_report_needs_bokeh(run, reference, tmp_path, monkeypatch):
+    real = importlib.metadata.distribution
+
+    def without_bokeh(name):
+        if name == "bokeh":
+            raise importlib.metadata.PackageNotFoundError(name)
+        return real(name)
+
+    monkeypatch.setattr(importlib.metadata, "distribution", without_bokeh)
+    given = ("--workers", 1, "--performance-report", tmp_path / "page.html")
+    code, _, err = run("fit", reference, "-o", tmp_path / "m.zarr", *given)
+    assert code == 1
+    assert 'pip install "gpgc_dask[dashboard]"' in err
+    assert not (tmp_path / "m.zarr").exists()
+
+
+def test_what_goes_wrong_is_told_though_there_is_no_report(tmp_path, monkeypatch):
+    def fail(*error):
+        raise OSError("no scheduler")
+
+    monkeypatch.setattr("distributed.performance_report.__exit__", fail)
+    with (
+        pytest.raises(ValueError, match="what went wrong"),
+        reported(connect("local", workers=1), str(tmp_path / "page.html")),
+    ):
+        raise ValueError("what went wrong")
