@@ -87,7 +87,8 @@ def test_label_studio_gets_tasks_worst_first(job, tmp_path):
     told = records(rank(job.model.review_))
     write_masks(job.dataset, predict_and_review(job.model, job.dataset)[0], tmp_path / "predicted")
     for task, known in zip(tasks, told, strict=True):
-        data, (given, predicted) = task["data"], task["predictions"]
+        data, (predicted, given) = task["data"], task["predictions"]
+        assert given["model_version"] == "given mask"
         for name in ("rank", "agreement", "confidence", "noise_variance"):
             assert data[name] == known[name]
         assert data["name"] == known["image"]

@@ -19,8 +19,8 @@ __all__ = ["LabelStudio", "image_urls"]
 BRUSH, PICTURE = "mask", "image"
 """Names of the two parts of the labelling interface."""
 
-GIVEN, PREDICTED = "given mask", "gpgc_dask without this image"
-"""What Label Studio lists as versions of a model."""
+GIVEN, PREDICTED = "given mask", "prediction"
+"""What Label Studio lists as versions of a model. It offers the last one to be mended."""
 
 
 def image_urls(
@@ -66,9 +66,12 @@ class LabelStudio:
         data = {"image": self.url(image), "name": image.name, "told": told}
         data |= {key: facts[key] for key in ("rank", "agreement", "confidence", "noise_variance")}
         data["flags"] = ", ".join(image.tags)
-        predictions = [self._prediction(GIVEN, image, image.given)]
-        if image.predicted is not None:
-            predictions.append(self._prediction(PREDICTED, image, image.predicted))
+        layers = {PREDICTED: image.predicted, GIVEN: image.given}
+        predictions = [
+            self._prediction(version, image, codes)
+            for version, codes in layers.items()
+            if codes is not None
+        ]
         return json.dumps({"data": data, "predictions": predictions}, ensure_ascii=False)
 
     def _prediction(self, version: str, image: Image, codes: Labels) -> dict[str, Any]:
