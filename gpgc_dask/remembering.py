@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
-from os import PathLike
+from os import PathLike, fspath
 from typing import Any, Literal
 
+import numpy as np
+import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 __all__ = ["DatasetModel"]
@@ -37,6 +39,28 @@ class DatasetModel:
 
         check_is_fitted(self)
         save(self, path, storage_options)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What pickle, joblib and skops write: plain values, and of a fitted model those alone.
+
+        A callable ``progress`` and the credentials of a ``checkpoint`` belong to the session.
+        """
+        state: dict[str, Any] = {**super().__getstate__()}  # type: ignore[dict-item]
+        if "review_" in state:
+            state["review_"] = {
+                name: np.array(values.tolist()) for name, values in state["review_"].items()
+            }
+        if hasattr(self, "coef_"):
+            if callable(state.get("progress")):
+                state["progress"] = None
+            if state.get("checkpoint") is not None:
+                state["checkpoint"] = fspath(state["checkpoint"])
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if "review_" in state:
+            state = state | {"review_": pd.DataFrame(state["review_"])}
+        super().__setstate__(state)  # type: ignore[misc]
 
     # -- to look at ------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 """Exports read by the tools they are for, where those are installed.
 
-They are too large, and too choosy about versions, to be among the tests' own needs. By hand, in an
-environment each: ``pip install ".[test]" TOOL && pytest tests/test_export_tools.py``, with TOOL one of
-label-studio-sdk, datumaro, and fiftyone with mongomock (which stands for its database) and
+They are too large, and too choosy about versions, to be among the tests' own needs. By hand, in
+an environment each: ``pip install ".[test]" TOOL && pytest tests/test_export_tools.py``, where TOOL
+is label-studio-sdk, datumaro, or fiftyone with mongomock (which stands for its database) and
 importlib-metadata<8 (which it does not say that it needs).
 """
 
