@@ -21,7 +21,7 @@ from typing import Any
 import dask
 import dask.array as da
 import numpy as np
-from dask._task_spec import DataNode
+from dask._task_spec import DataNode, GraphNode
 from dask.base import get_scheduler
 from dask.core import get_dependencies
 from dask.delayed import Delayed
@@ -176,7 +176,11 @@ def _separate(
                 return None, {}
             if name not in own[number]:
                 own[number][name] = node
-                waiting.extend(get_dependencies(graph, name))
+                # Those that the graph lacks too: data that a cluster's workers hold.
+                if isinstance(node, GraphNode):
+                    waiting.extend(node.dependencies)
+                else:
+                    waiting.extend(get_dependencies(graph, name))
     return own, shared
 
 
