@@ -100,6 +100,7 @@ class _LinearGP(DatasetModel, ClassifierMixin, BaseEstimator, ABC):
         ----------
         X : (N, k) NumPy or dask array, rows = instances. A dask block must hold whole rows. No
             intercept is added: give X a constant column, best with a feature group of its own.
+            Or a dataframe of numbers, of pandas or dask; y, groups and weights may be its columns.
             Or a dataset from :func:`gpgc_dask.open_dataset`: it brings labels, images, feature
             groups and weights; images with fewer than two superpixels of any weight are left out.
         y : (N,) labels of two or more classes, of any type
@@ -257,7 +258,8 @@ class _LinearGP(DatasetModel, ClassifierMixin, BaseEstimator, ABC):
         """Posterior mean of f, (N,) for two classes, (N, classes) for more.
 
         With ``return_std`` also its posterior standard deviation (N,), the same for all classes:
-        √(φᵀVφ), exact. A NumPy X gives NumPy arrays, a dask X lazy dask arrays.
+        √(φᵀVφ), exact. A NumPy X gives NumPy arrays, a dask X lazy dask arrays; those of a dask
+        dataframe have a block a partition, of unknown size.
         """
         oracle = self._oracle(X)
         coef = self.coef_[0] if len(self.coef_) == 1 else self.coef_.T

@@ -151,9 +151,9 @@ class MarginSVM(DatasetModel, ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : (N, k) NumPy or dask array, rows = instances; those to train on are loaded as float64,
-            see :meth:`memory_bytes`. Or a dataset from :func:`gpgc_dask.open_dataset`, which brings
-            labels, images and weights
+        X : (N, k) NumPy or dask array or dataframe, rows = instances; those to train on are loaded
+            as float64, see :meth:`memory_bytes`. Or a dataset from
+            :func:`gpgc_dask.open_dataset`, which brings labels, images and weights
         y : (N,) labels of two or more classes, of any type
         groups : (N,) labels: rows of one image, one annotator, ...; need not be adjacent. Without
             them all rows are one group, and folds are of single rows
