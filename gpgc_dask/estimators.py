@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from gpgc_dask import planning
 from gpgc_dask.arrays import Array, Labels
@@ -21,6 +21,7 @@ from gpgc_dask.dataset import is_dataset, provenance, training_arrays
 from gpgc_dask.decisions import likelihood_logits, to_labels, to_probabilities
 from gpgc_dask.evidence import Posterior
 from gpgc_dask.fitting import MAX_NOISE, Fitted, Options, fit
+from gpgc_dask.frames import described
 from gpgc_dask.machine import Machine
 from gpgc_dask.metrics import GroupAgreement, group_agreement
 from gpgc_dask.noise import Groupwise, Homoscedastic, NoiseModel
@@ -35,6 +36,7 @@ from gpgc_dask.solvers import SOLVERS, SolverName
 from gpgc_dask.validation import (
     Training,
     check_features,
+    check_new_rows,
     check_training,
     check_weights,
     choice,
@@ -98,6 +100,7 @@ class _LinearGP(DatasetModel, ClassifierMixin, BaseEstimator, ABC):
         ----------
         X : (N, k) NumPy or dask array, rows = instances. A dask block must hold whole rows. No
             intercept is added: give X a constant column, best with a feature group of its own.
+            Or a dataframe of numbers, of pandas or dask; y, groups and weights may be its columns.
             Or a dataset from :func:`gpgc_dask.open_dataset`: it brings labels, images, feature
             groups and weights; images with fewer than two superpixels of any weight are left out.
         y : (N,) labels of two or more classes, of any type
@@ -121,7 +124,8 @@ class _LinearGP(DatasetModel, ClassifierMixin, BaseEstimator, ABC):
             place = given.place
             feature_groups = given.feature_groups
         # Feature names are checked before anything is learned; on a copy, so that nothing is lost.
-        validate_data(type(self)(), X, skip_check_array=True)
+        named = described(X)
+        validate_data(type(self)(), named, skip_check_array=True)
         training = check_training(
             X,
             y,
@@ -141,7 +145,7 @@ class _LinearGP(DatasetModel, ClassifierMixin, BaseEstimator, ABC):
         with naming_groups(groups, place):
             self._learn(training, fit(training, options))
         self._remember(origin)
-        validate_data(self, X, skip_check_array=True)
+        validate_data(self, named, skip_check_array=True)
         if not self.converged_:
             warnings.warn(
                 f"the fit stopped after {self.n_iter_} iterations before it was certified: raise "
@@ -254,7 +258,8 @@ class _LinearGP(DatasetModel, ClassifierMixin, BaseEstimator, ABC):
         """Posterior mean of f, (N,) for two classes, (N, classes) for more.
 
         With ``return_std`` also its posterior standard deviation (N,), the same for all classes:
-        √(φᵀVφ), exact. A NumPy X gives NumPy arrays, a dask X lazy dask arrays.
+        √(φᵀVφ), exact. A NumPy X gives NumPy arrays, a dask X lazy dask arrays; those of a dask
+        dataframe have a block a partition, of unknown size.
         """
         oracle = self._oracle(X)
         coef = self.coef_[0] if len(self.coef_) == 1 else self.coef_.T
@@ -313,7 +318,7 @@ class _LinearGP(DatasetModel, ClassifierMixin, BaseEstimator, ABC):
             y, groups, sample_weight, area = given.y, given.groups, given.weight, given.area
         if y is None or groups is None:
             raise ValueError("y and groups are missing: pass those that the model was fitted with")
-        X = self._checked(X)
+        X = check_new_rows(self, X, counted=True)
         rows, names, weight = self._leave_out_rows(X, y, groups, sample_weight)
         noise = self._noise_of(names)
         area = check_weights("area", area, len(rows))
@@ -372,17 +377,8 @@ class _LinearGP(DatasetModel, ClassifierMixin, BaseEstimator, ABC):
         return group_agreement(rows.codes, predicted, rows.groups, area, rows.n_classes, names)
 
     def _oracle(self, X: Any) -> FeatureOracle:
-        features = self._checked(X)
+        features = check_new_rows(self, X)
         return DaskOracle(features) if is_dask(features) else NumpyOracle(features)
-
-    def _checked(self, X: Any) -> Any:
-        """X fit for prediction: finite, with the columns of the fit."""
-        check_is_fitted(self)
-        lazy = is_dask(X) or is_dataset(X)
-        features = check_features(X, self.coef_.shape[1] if lazy else None)
-        if not lazy:
-            validate_data(self, X, skip_check_array=True, reset=False)
-        return features
 
     # -- the rest --------------------------------------------------------------------------
 

@@ -27,7 +27,9 @@ __all__ = [
     "rank",
     "records",
     "review",
+    "reviewed",
     "to_csv",
+    "worst",
 ]
 
 By = Literal["agreement", "confidence"]
@@ -128,6 +130,21 @@ def rank(table: pd.DataFrame, by: By = "agreement") -> pd.DataFrame:
     return ordered
 
 
+def reviewed(model: Any, name: str = "the model") -> pd.DataFrame:
+    """The review that a model has made; ``name`` is told where it has made none."""
+    if hasattr(model, "review_"):
+        return model.review_
+    raise ValueError(
+        f"{name} has not reviewed its images yet: "
+        + (
+            "the same gpgc fit with --resume does, or in Python model.review(dataset)"
+            if hasattr(model, "dataset_")
+            else "it was fitted on arrays, not on a dataset; use gpgc fit, or in Python its "
+            "groups_, noise_variance_ and leave_group_out"
+        )
+    )
+
+
 def is_suspect(table: pd.DataFrame, below: float = SUSPECT_BELOW) -> Mask:
     """(images,) whether somebody should look at the mask: little agreement, or none to be had."""
     return ~(table["agreement"].to_numpy() >= below)
@@ -154,9 +171,30 @@ def kept(
     return best.head(count_of(top, len(ranking)))
 
 
-def count_of(top: int | str | None, n: int) -> int:
+def worst(
+    ranking: pd.DataFrame,
+    count: int | str | None = None,
+    *,
+    below: float | None = None,
+    by: By = "agreement",
+) -> pd.DataFrame:
+    """The least reliable images of a ranking, worst first; all of them if nothing is said.
+
+    count : how many, or a share such as "10%";  below : less agreement (or confidence) than this,
+        and those of which nothing is known
+    """
+    if count is not None and below is not None:
+        raise ValueError("say one of worst (--worst 10%) and below (--below 0.5), not both")
+    if below is not None:
+        if not math.isfinite(below):
+            raise ValueError(f"below must be a number such as 0.5, got {below}")
+        return ranking[~(ranking[by].to_numpy() >= below)]
+    return ranking if count is None else ranking.head(count_of(count, len(ranking), "worst"))
+
+
+def count_of(count: int | str | None, n: int, name: str = "top") -> int:
     """How many of n: "25%" is a share, at least one image; 500 or "500" a number."""
-    text = str(top).strip()
+    text = str(count).strip()
     try:
         if text.endswith("%"):
             share = float(text[:-1]) / 100
@@ -167,7 +205,8 @@ def count_of(top: int | str | None, n: int) -> int:
     except ValueError:
         pass
     raise ValueError(
-        f"top must be a share above 0% up to 100%, such as 25%, or a number, such as 500; got {top}"
+        f"{name} must be a share above 0% up to 100%, such as 25%, or a number, such as 500; got "
+        f"{count}"
     )
 
 

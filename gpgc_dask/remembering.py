@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
-from os import PathLike
+from os import PathLike, fspath
 from typing import Any, Literal
 
+import numpy as np
+import pandas as pd
+from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted
+
+from gpgc_dask.frames import gathered
+from gpgc_dask.validation import to_vector
 
 __all__ = ["DatasetModel"]
 
@@ -29,6 +35,13 @@ class DatasetModel:
         self.review_ = review(self, dataset)
         return self.review_
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Mean accuracy of ``predict(X)``, as scikit-learn's classifiers have it; at once."""
+        predicted: Any = self.predict(X)  # type: ignore[attr-defined]
+        _, predicted, y, sample_weight = gathered(None, predicted, y, sample_weight)
+        y = np.asarray(to_vector("y", y, len(predicted)))
+        return float(accuracy_score(y, predicted, sample_weight=sample_weight))
+
     def save(
         self, path: str | PathLike[str], storage_options: dict[str, Any] | None = None
     ) -> None:
@@ -37,6 +50,28 @@ class DatasetModel:
 
         check_is_fitted(self)
         save(self, path, storage_options)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What pickle, joblib and skops write: plain values, and of a fitted model those alone.
+
+        A callable ``progress`` and the credentials of a ``checkpoint`` belong to the session.
+        """
+        state: dict[str, Any] = {**super().__getstate__()}  # type: ignore[dict-item]
+        if "review_" in state:
+            state["review_"] = {
+                name: np.array(values.tolist()) for name, values in state["review_"].items()
+            }
+        if hasattr(self, "coef_"):
+            if callable(state.get("progress")):
+                state["progress"] = None
+            if state.get("checkpoint") is not None:
+                state["checkpoint"] = fspath(state["checkpoint"])
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if "review_" in state:
+            state = state | {"review_": pd.DataFrame(state["review_"])}
+        super().__setstate__(state)  # type: ignore[misc]
 
     # -- to look at ------------------------------------------------------------------------
 

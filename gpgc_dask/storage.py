@@ -27,7 +27,15 @@ from zarr.storage import LocalStore
 from gpgc_dask.objects import PatientStore, client_options
 from gpgc_dask.retrying import patiently
 
-__all__ = ["UNFINISHED_SUFFIX", "Location", "check_writable", "is_url", "retold", "write_whole"]
+__all__ = [
+    "UNFINISHED_SUFFIX",
+    "Location",
+    "check_no_secret",
+    "check_writable",
+    "is_url",
+    "retold",
+    "write_whole",
+]
 
 Result = TypeVar("Result")
 
@@ -57,7 +65,7 @@ class Location:
         if isinstance(url, Location):
             return url
         text = os.fspath(url)
-        _check_no_secret(text)
+        check_no_secret(text)
         if text.startswith(("file://", "local://")):
             text = fsspec.core.strip_protocol(text)
         if is_url(text):
@@ -221,7 +229,7 @@ def is_url(path: str | PathLike[str]) -> bool:
     return "://" in os.fspath(path)
 
 
-def _check_no_secret(url: str) -> None:
+def check_no_secret(url: str) -> None:
     """Complain about credentials in a URL: it is told, logged and kept with models."""
     if SECRET_IN_URL.search(url):
         scheme = url.partition("://")[0]

@@ -25,6 +25,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from gpgc_dask.arrays import Array, Index, Labels, group_sums
 from gpgc_dask.dataset import is_dataset, provenance, training_arrays
 from gpgc_dask.decisions import to_labels
+from gpgc_dask.frames import described
 from gpgc_dask.hinge import GRAM_ROWS, Chosen, Problem
 from gpgc_dask.metrics import GroupAgreement, group_agreement
 from gpgc_dask.oracle.base import Rows
@@ -36,7 +37,7 @@ from gpgc_dask.process import blas_threads
 from gpgc_dask.remembering import DatasetModel
 from gpgc_dask.validation import (
     Training,
-    check_features,
+    check_new_rows,
     check_training,
     choice,
     class_weights,
@@ -150,9 +151,9 @@ class MarginSVM(DatasetModel, ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : (N, k) NumPy or dask array, rows = instances; those to train on are loaded as float64,
-            see :meth:`memory_bytes`. Or a dataset from :func:`gpgc_dask.open_dataset`, which brings
-            labels, images and weights
+        X : (N, k) NumPy or dask array or dataframe, rows = instances; those to train on are loaded
+            as float64, see :meth:`memory_bytes`. Or a dataset from
+            :func:`gpgc_dask.open_dataset`, which brings labels, images and weights
         y : (N,) labels of two or more classes, of any type
         groups : (N,) labels: rows of one image, one annotator, ...; need not be adjacent. Without
             them all rows are one group, and folds are of single rows
@@ -166,14 +167,15 @@ class MarginSVM(DatasetModel, ClassifierMixin, BaseEstimator):
             given = training_arrays(X).replaced(y=y, groups=groups, weight=sample_weight)
             X, y, groups, sample_weight = given.X, given.y, given.groups, given.weight
         # Feature names are checked before anything is learned; on a copy, so that nothing is lost.
-        validate_data(type(self)(), X, skip_check_array=True)
+        named = described(X)
+        validate_data(type(self)(), named, skip_check_array=True)
         training = check_training(X, y, groups, None, sample_weight, None, group_noise=False)
         rows = self._rows_to_use(training, grouped=groups is not None)
         self._refuse_if_too_large(training, rows, force=force)
         with naming_groups(groups):
             self._learn(training, rows, grouped=groups is not None)
         self._remember(origin)
-        validate_data(self, X, skip_check_array=True)
+        validate_data(self, named, skip_check_array=True)
         return self
 
     def memory_bytes(self, n_rows: int, n_features: int, n_classes: int = 2) -> int:
@@ -315,12 +317,8 @@ class MarginSVM(DatasetModel, ClassifierMixin, BaseEstimator):
 
         A NumPy X gives a NumPy array, a dask X or a dataset a lazy dask array.
         """
-        check_is_fitted(self)
-        lazy = is_dask(X) or is_dataset(X)
-        features = check_features(X, self.coef_.shape[1] if lazy else None)
-        if not lazy:
-            validate_data(self, X, skip_check_array=True, reset=False)
-        oracle = DaskOracle(features) if lazy else NumpyOracle(features)
+        features = check_new_rows(self, X)
+        oracle = DaskOracle(features) if is_dask(features) else NumpyOracle(features)
         return oracle.matvec(_columns(self.coef_))
 
     def predict(self, X: Any) -> Any:

@@ -15,11 +15,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from dask import is_dask_collection
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gpgc_dask.arrays import Array, Index, Labels, Mask
 from gpgc_dask.dataset import TrainingArrays, is_dataset
+from gpgc_dask.frames import check_columns, described, gathered, is_lazy_frame, to_array
 from gpgc_dask.oracle.base import Rows
 from gpgc_dask.oracle.dask import compute, is_dask, select_rows
 from gpgc_dask.oracle.tasks import NotFiniteError, check_finite, listed
@@ -27,6 +30,7 @@ from gpgc_dask.oracle.tasks import NotFiniteError, check_finite, listed
 __all__ = [
     "Training",
     "check_features",
+    "check_new_rows",
     "check_training",
     "check_weights",
     "choice",
@@ -67,6 +71,7 @@ def check_training(
     group_noise: bool,
 ) -> Training:
     """Validate everything a fit is given. ``group_noise``: each group needs its own variance."""
+    X, y, groups, sample_weight = gathered(X, y, groups, sample_weight)
     with naming_groups(groups):
         X = check_features(X)
     n, k = X.shape
@@ -97,8 +102,24 @@ def check_training(
     return Training(X, rows, classes, weight_of_class, names, feature_index, feature_names)
 
 
-def check_features(X: Any, n_features: int | None = None) -> Any:
-    """X as a 2-D float NumPy array, finite, or as a dask array with whole rows in a block."""
+def check_new_rows(model: Any, X: Any, *, counted: bool = False) -> Any:
+    """X fit for prediction by a fitted model: finite, with the columns of the fit.
+
+    counted : the numbers of rows in the blocks of a dask X must be known
+    """
+    check_is_fitted(model)
+    lazy = is_dask(X) or is_dataset(X)
+    features = check_features(X, model.coef_.shape[1] if lazy else None, counted=counted)
+    if not lazy:
+        validate_data(model, described(X), skip_check_array=True, reset=False)
+    return features
+
+
+def check_features(X: Any, n_features: int | None = None, *, counted: bool = True) -> Any:
+    """X as a 2-D float NumPy array, finite, or as a dask array with whole rows in a block.
+
+    counted : the rows of a dask dataframe are counted, and those of a dask array must be
+    """
     if isinstance(X, (str, bytes, PathLike)):
         raise TypeError(
             f"X must be an array, got the path {X!r}: load it first, as NumPy or dask; a dataset "
@@ -108,8 +129,12 @@ def check_features(X: Any, n_features: int | None = None) -> Any:
         X = X["features"].data
     if isinstance(getattr(X, "_meta", X), np.ma.MaskedArray):
         raise ValueError("X is a masked array: fill the masked values or drop their rows first")
+    if is_lazy_frame(X):
+        X = gathered(X)[0] if counted else to_array(X)
+    elif isinstance(X, pd.DataFrame):
+        check_columns(X)
     if is_dask(X):
-        X = _check_dask(X)
+        X = _check_dask(X, counted=counted)
     else:
         X = check_array(
             X,
@@ -149,10 +174,10 @@ def naming_groups(groups: Any, place: Index | None = None) -> Iterator[None]:
         raise NotFiniteError(rows, error.columns, named.tolist()) from None
 
 
-def _check_dask(X: Any) -> Any:
+def _check_dask(X: Any, *, counted: bool) -> Any:
     if X.ndim != 2:
         raise ValueError(f"X must be 2-D (rows × features), got {X.ndim}-D with shape {X.shape}")
-    if np.isnan(X.shape[0]) or np.isnan(X.shape[1]):
+    if (counted and np.isnan(X.shape[0])) or np.isnan(X.shape[1]):
         raise ValueError(
             "X has blocks of unknown size: call X = X.compute_chunk_sizes() before fitting"
         )
@@ -170,7 +195,7 @@ def _check_dask(X: Any) -> Any:
 
 def to_vector(name: str, values: Any, n: int) -> Any:
     """A 1-D array of length n: NumPy's, or categories as pandas keeps them."""
-    if is_dask(values):
+    if is_dask_collection(values):
         (values,) = compute(values)
     values = getattr(values, "array", values)  # what a pandas Series is made of
     array = values if isinstance(values, pd.Categorical) else _as_labels(values)

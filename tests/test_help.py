@@ -27,6 +27,7 @@ ORDER = [
     "fit",
     "rank",
     "select",
+    "export",
     "report",
     "predict",
     "evaluate",

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import sklearn
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -47,6 +48,23 @@ def test_grid_search_and_cross_validation():
     search.fit(data.X, data.y, groups=data.groups)
     assert search.best_score_ > 0.6
     assert cross_val_score(GP(), data.X, data.y, cv=3).min() > 0.6
+
+
+def test_groups_are_routed_through_pipelines_folds_and_calibration():
+    data = classification(600, 10, 30)
+    with sklearn.config_context(enable_metadata_routing=True):
+        pipeline = make_pipeline(StandardScaler(), GPGC().set_fit_request(groups=True))
+        given = {"groups": data.groups}
+        scores = cross_validate(
+            pipeline, data.X, data.y, params=given, cv=GroupKFold(3), return_estimator=True
+        )
+        assert scores["test_score"].min() > 0.6
+        assert [one[-1].groups_.size for one in scores["estimator"]] == [20, 20, 20]
+        calibrated = CalibratedClassifierCV(pipeline, cv=GroupKFold(3))
+        calibrated.fit(data.X, data.y, groups=data.groups)
+    found = [one.estimator[-1].groups_.size for one in calibrated.calibrated_classifiers_]
+    assert found == [20, 20, 20]
+    np.testing.assert_allclose(calibrated.predict_proba(data.X).sum(1), 1)
 
 
 def test_grid_search_routes_groups_to_the_fit():

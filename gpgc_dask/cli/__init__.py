@@ -19,6 +19,7 @@ from gpgc_dask.cli import (
     compare,
     demo,
     evaluate,
+    export,
     fit,
     info,
     ingest,
@@ -114,6 +115,7 @@ _add("plan", plan.plan, plan.EXAMPLE)
 _add("fit", fit.fit, fit.EXAMPLE, resumable=True)
 _add("rank", rank.rank_images, rank.RANK_EXAMPLE)
 _add("select", rank.select, rank.SELECT_EXAMPLE)
+_add("export", export.export, export.EXAMPLE)
 _add("report", report.report, report.EXAMPLE)
 _add("predict", predict.predict, predict.EXAMPLE, resumable=True)
 _add("evaluate", evaluate.evaluate, evaluate.EXAMPLE)

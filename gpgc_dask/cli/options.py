@@ -14,10 +14,12 @@ __all__ = [
     "MASKS",
     "RUNNING",
     "By",
+    "ByOption",
     "Classes",
     "Foreground",
     "Json",
     "MaskSuffix",
+    "ModelArgument",
     "OnError",
     "OnErrorOption",
     "Overwrite",
@@ -102,6 +104,18 @@ class By(StrEnum):
 
     AGREEMENT = "agreement"
     CONFIDENCE = "confidence"
+
+
+ModelArgument = Annotated[
+    str, typer.Argument(help="The model, as gpgc fit made it: a path or URL.")
+]
+ByOption = Annotated[
+    By,
+    typer.Option(
+        help="agreement of the mask with a prediction made without its image (finds bad masks "
+        "best), or the confidence that the noise gives (the paper's)."
+    ),
+]
 
 
 def check_choice(**given: object) -> None:

@@ -6,16 +6,16 @@ import json as json_format
 import sys
 from pathlib import Path
 from shlex import quote
-from typing import Annotated, Any
+from typing import Annotated
 
 import pandas as pd
 import typer
 from rich.markup import escape
 
 from gpgc_dask.cli.console import listing, note, print_json, print_out
-from gpgc_dask.cli.options import By, Json, check_choice, check_output
+from gpgc_dask.cli.options import By, ByOption, Json, ModelArgument, check_choice, check_output
 from gpgc_dask.persistence import load
-from gpgc_dask.ranking import is_suspect, kept, rank, records, to_csv
+from gpgc_dask.ranking import is_suspect, kept, rank, records, reviewed, to_csv
 from gpgc_dask.selection import filter_coco, write_folder
 from gpgc_dask.storage import write_whole
 
@@ -32,33 +32,6 @@ SELECT_EXAMPLE = (
 )
 
 SHOWN = 20
-
-ModelArgument = Annotated[
-    str, typer.Argument(help="The model, as gpgc fit made it: a path or URL.")
-]
-ByOption = Annotated[
-    By,
-    typer.Option(
-        help="agreement of the mask with a prediction made without its image (finds bad masks "
-        "best), or the confidence that the noise gives (the paper's)."
-    ),
-]
-
-
-def _ranking(path: str, by: By) -> tuple[Any, pd.DataFrame]:
-    model = load(path)
-    if not hasattr(model, "review_"):
-        fitted = hasattr(model, "dataset_")
-        raise ValueError(
-            f"{path} has not reviewed its images yet: "
-            + (
-                "the same gpgc fit with --resume does"
-                if fitted
-                else "it was fitted on arrays, not on a dataset; use gpgc fit, or in Python its "
-                "groups_, noise_variance_ and leave_group_out"
-            )
-        )
-    return model, rank(model.review_, by.value)
 
 
 def rank_images(
@@ -79,7 +52,7 @@ def rank_images(
     whole list as CSV.
     """
     check_output(out)
-    _, ranking = _ranking(model, by)
+    ranking = rank(reviewed(load(model), model), by.value)
     if out is not None:
         as_json = out.lower().endswith(".json")
         text = _json(ranking) if as_json else to_csv(ranking)
@@ -162,7 +135,8 @@ def select(
     if copy and folder is None:
         raise typer.BadParameter("--copy belongs to --folder")
     check_output(out, coco, folder=folder)
-    fitted, ranking = _ranking(model, by)
+    fitted = load(model)
+    ranking = rank(reviewed(fitted, model), by.value)
     chosen = kept(ranking, top=top, threshold=threshold, by=by.value)
     if rest:
         chosen = ranking[~ranking["image"].isin(chosen["image"])]

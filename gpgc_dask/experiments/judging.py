@@ -62,7 +62,7 @@ class Judge:
         truth : has ``codes(photo, orientation)``, as :class:`~gpgc_dask.imaging.given.GivenMasks`
         """
         n_classes = len(dataset.attrs["classes"])
-        masks = truth or GivenMasks(dataset)
+        masks = truth or GivenMasks.of(dataset)
         paths = text_values(dataset["image_path"]).tolist()
         hush()
 

@@ -104,7 +104,7 @@ def mask_iou(given: Codes, truth: Codes, n_classes: int) -> float:
 def true_iou(dataset: xr.Dataset, truth: TrueMasks) -> Array:
     """(photos,) IoU of each photo's given mask with the true one, in pixels."""
     hush()
-    given = GivenMasks(dataset)
+    given = GivenMasks.of(dataset)
     paths = text_values(dataset["image_path"]).tolist()
     n_classes = len(dataset.attrs["classes"])
     found = []

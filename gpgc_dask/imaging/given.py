@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
 
 import xarray as xr
 
@@ -21,18 +21,22 @@ class GivenMasks:
     A COCO file is read at once; masks are read when they are asked for.
     """
 
-    def __init__(self, dataset: xr.Dataset) -> None:
-        source: Mapping[str, Any] = dataset.attrs["source"]
+    def __init__(
+        self, source: Mapping[str, Any], names: Sequence[str], mask_paths: Sequence[str]
+    ) -> None:
+        """``source`` as a dataset or its model has it;  names, mask_paths : of the photos."""
         self.format = MaskFormat.of_json(source["mask_format"])
-        self.places: list[str | CocoMask | None] = []
-        if "coco" not in source:
-            self.places = text_values(dataset["mask_path"]).tolist()
-            return
-        names = text_values(dataset["image_name"]).tolist()
-        _, drawn = read_coco(
-            source["images"], source["coco"], source["categories"], with_empty=True
-        )
-        self.places = [drawn.get(name) for name in names]
+        self.places: list[str | CocoMask | None] = list(mask_paths)
+        if "coco" in source:
+            _, drawn = read_coco(
+                source["images"], source["coco"], source["categories"], with_empty=True
+            )
+            self.places = [drawn.get(name) for name in names]
+
+    @classmethod
+    def of(cls, dataset: xr.Dataset) -> Self:
+        names, paths = (text_values(dataset[name]).tolist() for name in ("image_name", "mask_path"))
+        return cls(dataset.attrs["source"], names, paths)
 
     def codes(self, photo: int, orientation: Orientation) -> Codes:
         """(height, width) class codes of the mask of a photo, given how its file lies.

@@ -10,7 +10,7 @@ from typing import Any
 import dask
 import dask.array as da
 import numpy as np
-from dask._task_spec import DataNode
+from dask._task_spec import DataNode, GraphNode
 from dask.core import get_dependencies
 from dask.delayed import Delayed
 from distributed import Future
@@ -88,7 +88,11 @@ def _separate(
                 return None, {}
             if name not in own[number]:
                 own[number][name] = node
-                waiting.extend(get_dependencies(graph, name))
+                # Those that the graph lacks too: data that a cluster's workers hold.
+                if isinstance(node, GraphNode):
+                    waiting.extend(node.dependencies)
+                else:
+                    waiting.extend(get_dependencies(graph, name))
     return own, shared
 
 

@@ -166,7 +166,7 @@ class NotFiniteError(ValueError):
     """NaN or infinity in X: in which rows and columns and, where known, of which groups."""
 
     def __init__(
-        self, rows: list[int], columns: Sequence[int] = (), groups: Sequence[Any] = ()
+        self, rows: list[Any], columns: Sequence[int] = (), groups: Sequence[Any] = ()
     ) -> None:
         super().__init__(rows, columns, groups)  # what it is made anew from, after its travel
         self.rows, self.columns, self.groups = rows, columns, groups

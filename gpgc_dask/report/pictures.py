@@ -128,7 +128,7 @@ def _made(
 def _masks(dataset: xr.Dataset) -> GivenMasks | None:
     """The dataset's masks, None where the file that had them all is gone."""
     try:
-        return GivenMasks(dataset)
+        return GivenMasks.of(dataset)
     except (OSError, ValueError):
         return None
 
