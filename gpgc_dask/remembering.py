@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted
 
 from gpgc_dask.frames import gathered
@@ -37,6 +36,8 @@ class DatasetModel:
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Mean accuracy of ``predict(X)``, as scikit-learn's classifiers have it; at once."""
+        from sklearn.metrics import accuracy_score
+
         predicted: Any = self.predict(X)  # type: ignore[attr-defined]
         _, predicted, y, sample_weight = gathered(None, predicted, y, sample_weight)
         y = np.asarray(to_vector("y", y, len(predicted)))
