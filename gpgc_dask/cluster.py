@@ -162,6 +162,15 @@ def connect(
 
     ``with connect(), distributed.performance_report("fit.html"):`` writes a page of what the
     workers did and when.
+
+    Examples
+    --------
+    >>> from gpgc_dask import GPGC, open_dataset
+    >>> from gpgc_dask.cluster import connect
+    >>> with connect(workers=1) as client:
+    ...     model = GPGC().fit(open_dataset("horses.zarr"))
+    >>> model.groups_.size
+    12
     """
     if memory_limit is not None:
         _check_memory(memory_limit)

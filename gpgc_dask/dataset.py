@@ -171,6 +171,15 @@ def open_dataset(
 
     ``url`` is a local path or any fsspec URL. Pass the result to ``GPGC().fit``. What is damaged
     is refused, here or when it is read, with a :class:`~gpgc_dask.damage.DamagedError`.
+
+    Examples
+    --------
+    >>> from gpgc_dask import open_dataset
+    >>> dataset = open_dataset("horses.zarr")
+    >>> dataset.sizes["photo"]
+    12
+    >>> dataset["features"].dims, str(dataset["features"].dtype)
+    (('superpixel', 'feature'), 'float32')
     """
     location = Location.of(url, storage_options)
     found = state(location)

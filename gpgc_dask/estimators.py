@@ -422,7 +422,8 @@ class GPGC(_LinearGP):
     covariance_factor_ : (k, k) T with posterior covariance TᵀT
     classes_, class_weight_ : labels and the weight of a row of each
     redundancy_ : c;  typical_noise_ : weighted median noise variance
-    log_evidence_, converged_, n_iter_, n_reads_ (full reads of X), history_ (a dict an iteration)
+    log_evidence_ : ln p of the labels;  converged_ : whether that was certified as the optimum
+    n_iter_ : iterations;  n_reads_ : full reads of X;  history_ : a dict an iteration
     dataset_ : of a fit on a dataset, where its rows come from;  review_ : what :meth:`review` found
 
     Examples
@@ -473,6 +474,15 @@ class GP(_LinearGP):
     Parameters and attributes as for :class:`GPGC`, but ``noise_variance_`` is one number and
     there is no ``confidence_``. ``groups`` only serve to solve for the redundancy: without them
     (or with ``redundancy=1.0``) the whole fit takes one read of the data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpgc_dask import GP
+    >>> X = np.random.default_rng(0).standard_normal((1000, 8))
+    >>> model = GP(redundancy=1.0).fit(X, X[:, 0] > 0)
+    >>> model.n_reads_
+    1
     """
 
     _noise = Homoscedastic()

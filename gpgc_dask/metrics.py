@@ -49,7 +49,20 @@ def group_agreement(
     n_classes: int,
     labels: Labels,
 ) -> GroupAgreement:
-    """Compare class codes ``given`` and ``predicted`` (N,) within each of ``groups`` (N,)."""
+    """Compare class codes ``given`` and ``predicted`` (N,) within each of ``groups`` (N,).
+
+    area : (N,) weight of each row, its pixels;  labels : (J,) the groups' own names
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpgc_dask.metrics import group_agreement
+    >>> given, predicted = np.array([1, 1, 0, 1]), np.array([1, 0, 0, 1])
+    >>> groups = np.array([0, 0, 1, 1])
+    >>> found = group_agreement(given, predicted, groups, np.ones(4), 2, np.array(["a", "b"]))
+    >>> found.iou.tolist()
+    [0.5, 1.0]
+    """
     n_groups = labels.size
     shape = (n_groups, n_classes)
 

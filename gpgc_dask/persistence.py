@@ -102,7 +102,15 @@ def _save_objects(model: Any, location: Location) -> None:
 
 
 def load(path: str | PathLike[str], storage_options: dict[str, Any] | None = None) -> Any:
-    """Read what ``save`` wrote to a path or URL: a fitted ``GPGC``, ``GP`` or ``MarginSVM``."""
+    """Read what ``save`` wrote to a path or URL: a fitted ``GPGC``, ``GP`` or ``MarginSVM``.
+
+    Examples
+    --------
+    >>> from gpgc_dask import load
+    >>> model = load("model.zarr")
+    >>> model.converged_, model.groups_.size
+    (True, 12)
+    """
     source = Location.of(path, storage_options)
     found = state(source)
     if found == "absent":

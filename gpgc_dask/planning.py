@@ -211,8 +211,11 @@ class Sweeps:
 class Plan:
     """The cost of a fit. Bytes include the Python process; ``reads`` is what is typical.
 
-    ``network_bytes`` go from worker to worker and to the driver, all sweeps together, besides what
-    the store sends.
+    shape, resources, machine : what was planned for;  sweeps : the reads, by kind
+    worker_bytes, driver_bytes : peak memory of a worker, and of the driver
+    network_bytes : from worker to worker and to the driver, all sweeps together, besides what the
+        store sends;  bytes_read : what it sends
+    products : multiply-adds over the rows;  seconds : by the clock
     """
 
     shape: Shape
@@ -284,7 +287,21 @@ def plan(
     resources: Resources,
     machine: Machine | None = None,
 ) -> Plan:
-    """Project memory, reads, arithmetic, traffic and time of a fit."""
+    """Project memory, reads, arithmetic, traffic and time of a fit.
+
+    Examples
+    --------
+    >>> from gpgc_dask.planning import Resources, Shape, plan
+    >>> shape = Shape.stated(images=111_668, features=489)
+    >>> found = plan(
+    ...     shape,
+    ...     redundancy=True,
+    ...     separable=True,
+    ...     resources=Resources.of(is_dask=True, workers=4, memory="8GB"),
+    ... )
+    >>> found.fits, round(found.reads)
+    (True, 4)
+    """
     machine = machine or Machine.measure(shape.product_bytes)
     redundancy = redundancy and shape.n_groups >= MIN_GROUPS_FOR_REDUNDANCY
     sweeps = expected_sweeps(shape, redundancy=redundancy, separable=separable)

@@ -115,6 +115,16 @@ def rank(table: pd.DataFrame, by: By = "agreement") -> pd.DataFrame:
 
     Images that nothing is known of come first: nothing speaks for them. Ties go by the other
     measure, then by name.
+
+    Examples
+    --------
+    >>> from gpgc_dask import load
+    >>> from gpgc_dask.ranking import rank
+    >>> ranking = rank(load("model.zarr").review_)
+    >>> ranking["rank"].tolist() == list(range(1, 13))
+    True
+    >>> bool(ranking["agreement"].is_monotonic_increasing)
+    True
     """
     if by not in ("agreement", "confidence"):
         raise ValueError(f"by must be agreement or confidence, got {by!r}")
@@ -160,6 +170,13 @@ def kept(
     """The most reliable images of a ranking, best first.
 
     top : how many, or a share such as "25%";  threshold : at least this agreement (or confidence)
+
+    Examples
+    --------
+    >>> from gpgc_dask import load
+    >>> from gpgc_dask.ranking import kept, rank
+    >>> len(kept(rank(load("model.zarr").review_), top="25%"))
+    3
     """
     if (top is None) == (threshold is None):
         raise ValueError("say how many to keep: one of top (--top 25%) and threshold (--threshold)")

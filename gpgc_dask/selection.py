@@ -30,6 +30,16 @@ def write_folder(
     images : rows of a review (image, image_path, mask_path)
     source : of the model's dataset (``model.dataset_["source"]``); where that is a COCO file, an
         ``annotations.json`` of the selected images stands for ``masks/``
+
+    Examples
+    --------
+    >>> from gpgc_dask import load
+    >>> from gpgc_dask.ranking import kept, rank
+    >>> from gpgc_dask.selection import write_folder
+    >>> model = load("model.zarr")
+    >>> folder = write_folder(kept(rank(model.review_), top=5), model.dataset_["source"], "clean")
+    >>> len(list((folder / "masks").iterdir()))
+    5
     """
     target = Path(folder).expanduser().absolute()
     if target.exists() and (not target.is_dir() or any(target.iterdir())):

@@ -63,6 +63,13 @@ def train(
         active client, else threads of this process
     storage_options : of fsspec, for those of the three that are URLs; better leave credentials to
         the environment or the standard files
+
+    Examples
+    --------
+    >>> from gpgc_dask.training import train
+    >>> model = train("horses.zarr", "plain.zarr", method="gp", parameters={"redundancy": 1.0})
+    >>> len(model.review_)
+    12
     """
     tell = announce or (lambda stage: None)
     place = Location.of(target, storage_options)

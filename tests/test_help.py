@@ -6,16 +6,14 @@ import json
 import shlex
 import shutil
 
-import numpy as np
 import pytest
 import typer
-from PIL import Image
 
 from gpgc_dask.cli import app, main
 from gpgc_dask.imaging import ingest
-from tests.coco_files import write_coco
-from tests.images import save_pair, save_pairs
+from tests.images import save_pair
 from tests.ingesting import QUICK
+from tests.places import save_folders
 
 COMMANDS = {info.name: info.epilog for info in app.registered_commands}
 
@@ -47,24 +45,12 @@ def examples(command):
 def place(tmp_path_factory):
     """A folder in which all that the examples name is there."""
     place = tmp_path_factory.mktemp("examples")
-    images, masks = save_pairs(place, 12)
-    photos = images.rename(place / "photos")
-    shutil.copytree(photos, place / "JPEGImages")
-    shutil.copytree(photos, place / "train2017")
-    (place / "SegmentationClass").mkdir()
-    for path in masks.iterdir():
-        classes = np.where(np.asarray(Image.open(path)) > 0, 13, 0).astype(np.uint8)
-        classes[:3] = 255
-        Image.fromarray(classes).save(place / "SegmentationClass" / path.name)
-    write_coco(photos, masks, place / "instances_train2017.json")
+    _, masks = save_folders(place)
     save_pair(place, "horse", 99)
     (place / "images/horse.jpg").rename(place / "horse.jpg")
     (place / "masks/horse.png").unlink()
     for name in ("gp", "gpgc", "true-masks"):
         shutil.copytree(masks, place / name)
-    lines = ["image,x,y,width,height"]
-    lines += [f"{path.name},10,5,60,50" for path in sorted(photos.iterdir())]
-    (place / "boxes.csv").write_text("\n".join(lines))
     return place
 
 

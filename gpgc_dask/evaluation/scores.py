@@ -133,6 +133,13 @@ def evaluate(
         folder are passed over
     progress : True shows a live line in a notebook, prints lines to stderr elsewhere; a callable
         is called with a :class:`~gpgc_dask.meter.Progress` image by image
+
+    Examples
+    --------
+    >>> from gpgc_dask.evaluation import evaluate
+    >>> found = evaluate("predicted-clean", "true-masks", against="predicted-all")
+    >>> found.average_class_accuracy, found.better, found.significant
+    (1.0, 'predicted', False)
     """
     named = tuple((classes or {}).items())
     fmt = MaskFormat(tuple(foreground), named, tuple(void), threshold)

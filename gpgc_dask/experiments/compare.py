@@ -75,10 +75,19 @@ def compare(
     ----------
     train, test : as ``open_dataset`` gives them; the masks of ``test`` are taken for the truth
     truth : folder of the training photos' true masks, to judge the rankings by
-    svm : with the SVM; svm_rows : on at most so many rows of whole images
+    svm : with the SVM;  svm_rows : on at most so many rows of whole images
     cleanlab : with its softmin score as a rule; by default where it is installed
     draws : random choices of images, to be averaged
     tell : hears what begins
+
+    Examples
+    --------
+    >>> from gpgc_dask import open_dataset
+    >>> from gpgc_dask.experiments import compare
+    >>> train, test = open_dataset("horses.zarr"), open_dataset("test.zarr")
+    >>> found = compare(train, test, svm=False, cleanlab=False, draws=1, shares=(0.5,))
+    >>> sorted({run.model for run in found.runs})
+    ['GP', 'GP, c = 1', 'GP-GC', 'GP-GC, c = 1']
     """
     check_same_features(test, provenance(train), train.sizes["feature"])
     if train.attrs["classes"] != test.attrs["classes"]:

@@ -130,6 +130,12 @@ def autoseg(
         is called with a :class:`~gpgc_dask.meter.Progress` now and then
     client : a Dask client, or a context that gives one and is entered when there is work to do;
         default the active client, else threads of this process
+
+    Examples
+    --------
+    >>> from gpgc_dask.imaging.grabcut import autoseg
+    >>> autoseg("photos", {"photo_000.jpg": [(10, 5, 60, 50)]}, "rough-masks").images
+    1
     """
     start = time.perf_counter()
     check_manner(resume=resume, overwrite=overwrite, on_error=on_error)

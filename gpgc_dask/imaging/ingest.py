@@ -103,6 +103,13 @@ def ingest(
         is called with a :class:`~gpgc_dask.meter.Progress` now and then
     client : a Dask client, or a context that gives one and is entered when there is work to do;
         default the active client, else threads of this process
+
+    Examples
+    --------
+    >>> from gpgc_dask.imaging import ingest
+    >>> report = ingest("photos", "masks", "quick.zarr", backbone="colour", superpixels=20)
+    >>> report.images, report.skipped
+    (12, [])
     """
     start = time.perf_counter()
     if (masks is None) == (coco is None):

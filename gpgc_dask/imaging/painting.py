@@ -64,6 +64,14 @@ def write_masks(dataset: xr.Dataset, labels: Any, folder: str | PathLike[str]) -
     labels : (N,) class numbers as ``predict`` gives them for the dataset, NumPy or dask
 
     Values are those of the dataset's own masks: 0 and 255, or the classes' own.
+
+    Examples
+    --------
+    >>> from gpgc_dask import load, open_dataset
+    >>> from gpgc_dask.imaging import write_masks
+    >>> dataset, model = open_dataset("horses.zarr"), load("model.zarr")
+    >>> [path.name for path in write_masks(dataset, model.predict(dataset), "predicted")][:2]
+    ['photo_000.png', 'photo_001.png']
     """
     target = Path(folder).expanduser().absolute()
     targets = target_paths(text_values(dataset["image_name"]).tolist(), target)

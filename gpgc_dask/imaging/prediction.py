@@ -91,6 +91,13 @@ def predict_masks(
         is called with a :class:`~gpgc_dask.meter.Progress` now and then
     client : a Dask client, or a context that gives one and is entered when there is work to do;
         default the active client, else threads of this process
+
+    Examples
+    --------
+    >>> from gpgc_dask import load
+    >>> from gpgc_dask.imaging import predict_masks
+    >>> predict_masks(load("model.zarr"), "new-photos", "predicted").images
+    3
     """
     start = time.perf_counter()
     check_manner(resume=resume, overwrite=overwrite, on_error=on_error)

@@ -67,6 +67,14 @@ def write_report(
     One read of the features, and one of each photo and mask. The page holds small pictures, fewer
     pixels each the more images there are, and runs no code but its own. ``progress`` is as that of
     :func:`gpgc_dask.imaging.ingest`.
+
+    Examples
+    --------
+    >>> from gpgc_dask import load, open_dataset
+    >>> from gpgc_dask.report import write_report
+    >>> found = write_report(open_dataset("horses.zarr"), load("model.zarr"), "report.html")
+    >>> found.images, found.pictures
+    (12, 12)
     """
     predicted, table = predict_and_review(model, dataset)
     ranking = rank(table)
