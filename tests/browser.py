@@ -39,9 +39,9 @@ class Page:
         if message.type in ("error", "warning"):
             self.complaints.append(message.text)
 
-    def open(self, path: Path) -> Page:
+    def open(self, path: Path, wait: str = ".card") -> Page:
         self.page.goto(path.as_uri())
-        self.page.wait_for_selector(".card")
+        self.page.wait_for_selector(wait)
         return self
 
     def names(self) -> list[str]:

@@ -1,0 +1,83 @@
+"""How the documentation is built.
+
+    python -m sphinx -b html -W --keep-going -n docs docs/_build
+
+It needs ``pip install -e ".[docs]"`` and no network, neither to be built nor to be read.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "_ext"))
+
+from gpgc_dask import __version__  # noqa: E402
+
+project = "gpgc_dask"
+author = "the gpgc_dask authors"
+project_copyright = "the gpgc_dask authors. Apache-2.0"
+version = release = __version__
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.mathjax",
+    "sphinx_copybutton",
+    "sphinx_design",
+    # Our own, in _ext/.
+    "commands",
+    "docstrings",
+    "notebooks",
+    "rooms",
+]
+exclude_patterns = ["_build", "_ext", "*.py"]
+
+# -- pages -------------------------------------------------------------------------------------
+myst_enable_extensions = ["attrs_block", "attrs_inline", "colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 3
+# Notebooks come with their outputs: examples are run by their own tests.
+nb_execution_mode = "off"
+# --resume is no dash.
+smartquotes = False
+
+# -- the API -----------------------------------------------------------------------------------
+autodoc_member_order = "bysource"
+# The docstrings say what a parameter may be; annotations would say it again, at length.
+autodoc_typehints = "none"
+python_maximum_signature_line_length = 88
+python_display_short_literal_types = True
+add_module_names = False
+toc_object_entries_show_parents = "hide"
+
+nitpick_ignore_regex = [
+    # Classes of other projects: there is no network to look for their pages.
+    ("py:.*", r"(dask|distributed|numpy|pandas|sklearn|xarray)\..*"),
+]
+
+# -- the look ----------------------------------------------------------------------------------
+html_theme = "pydata_sphinx_theme"
+html_title = "gpgc_dask"
+# One file draws formulas, glyphs included.
+MATHJAX = Path(find_spec("sphinx-mathjax-offline").submodule_search_locations[0])
+html_static_path = ["_static", str(MATHJAX / "static" / "mathjax" / "tex-svg.js")]
+mathjax_path = "tex-svg.js"
+html_css_files = ["site.css"]
+html_show_sourcelink = False
+html_copy_source = False
+html_context = {"default_mode": "auto"}
+html_theme_options = {
+    "logo": {"text": "gpgc_dask"},
+    "navbar_align": "left",
+    "header_links_before_dropdown": 6,
+    "navigation_with_keys": False,
+    "show_toc_level": 2,
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
+}
+html_sidebars = {"index": [], "getting-started": [], "changelog": []}
+copybutton_exclude = ".linenos, .gp, .go"
