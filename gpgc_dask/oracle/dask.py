@@ -246,7 +246,7 @@ class DaskOracle(FeatureOracle):
             partial(_query, query),
             self.X,
             dask.delayed(argument, name=("weights", token())),
-            token=query,
+            name=f"{query}-{token()}",
             dtype=np.float64,
             chunks=(self.X.chunks[0], *columns),
             **({} if columns else {"drop_axis": 1}),
