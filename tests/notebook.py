@@ -59,8 +59,11 @@ class Notebook:
         sent = self.client.execute(code)
         cell, deadline = Cell(), time.monotonic() + seconds
         while time.monotonic() < deadline:
+            if interrupt is not None and interrupt(cell):
+                interrupt = None
+                self.manager.interrupt_kernel()
             try:
-                message = self.client.get_iopub_msg(timeout=1)
+                message = self.client.get_iopub_msg(timeout=0.02)
             except Empty:
                 continue
             if message["parent_header"].get("msg_id") != sent:
@@ -69,9 +72,6 @@ class Notebook:
             if kind == "status" and content["execution_state"] == "idle":
                 return cell
             cell.add(kind, content)
-            if interrupt is not None and interrupt(cell):
-                interrupt = None
-                self.manager.interrupt_kernel()
         raise TimeoutError(f"the cell did not end: {cell}")
 
     def close(self) -> None:
