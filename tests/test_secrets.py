@@ -134,7 +134,7 @@ def look_through(proxy, folder) -> int:
 
 
 def test_no_artefact_holds_a_credential(proxy, keys, tmp_path):
-    """Output, logs, names of tasks, checkpoint, model, report; of a stopped and a resumed fit.
+    """Output, logs, names of tasks, checkpoint, model, both reports; of a stopped, a resumed fit.
 
     s3fs is also given other keys by hand, for the first of the two.
     """
@@ -143,11 +143,13 @@ def test_no_artefact_holds_a_credential(proxy, keys, tmp_path):
     script, tasks = tmp_path / "fit.py", tmp_path / "tasks.txt"
     script.write_text(STOPPED_FIT)
     run_process(script, data, target, json.dumps(given), tasks)
-    assert "step" in tasks.read_text()
+    assert "sweep" in tasks.read_text()
     assert Location.of(f"{target}.unfinished.npz", proxy.options).exists()
     look_through(proxy, tmp_path)
     fit = ["fit", data, "-o", target, "--workers", 2, "--resume"]
-    run_process("-m", "gpgc_dask", "--debug", *fit)
+    page = tmp_path / "performance.html"
+    run_process("-m", "gpgc_dask", "--debug", *fit, "--performance-report", page)
+    assert page.exists()
     run_process("-m", "gpgc_dask", "report", data, target, "-o", tmp_path / "report.html")
     assert look_through(proxy, tmp_path) > 50
 
