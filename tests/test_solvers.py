@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from gpgc_dask import GP, GPGC
 from gpgc_dask.noise import FixedPointRule
-from gpgc_dask.solvers import SOLVERS
+from gpgc_dask.solvers import SOLVERS, collective
 from tests.problems import classification
 
 PROBLEMS = {
@@ -168,3 +168,17 @@ def test_one_noise_for_all_with_many_scales():
     data = classification(600, 120, 20)
     model = GP(redundancy=1.0).fit(data.X, data.y, feature_groups=np.arange(120))
     assert model.converged_
+
+
+def test_features_that_say_nothing_take_few_evaluations(monkeypatch):
+    """Their scale's optimum is 0, which ln σ² only nears."""
+    evaluated = []
+    usual = collective._at
+    monkeypatch.setattr(collective, "_at", lambda *given: evaluated.append(1) or usual(*given))
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((2000, 40))
+    y = X[:, :20] @ rng.standard_normal(20) + rng.standard_normal(2000) > 0
+    model = GP(redundancy=1.0).fit(X, y, feature_groups=np.repeat(["used", "unused"], 20))
+    assert model.converged_
+    assert model.feature_scales_["unused"] < 1e-3 * model.feature_scales_["used"]
+    assert len(evaluated) < 30

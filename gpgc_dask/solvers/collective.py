@@ -21,7 +21,11 @@ MAX_MOVE = 4.0
 """Largest change of a ln σ² or of ln τ in one step."""
 
 MIN_CURVATURE = 1e-3
-"""Curvatures, in units of the Fisher information, below which a step is not stretched further."""
+"""Of a downward curvature, in units of the Fisher information: a step is not stretched further."""
+
+MIN_UPWARD = 1e-6
+"""The same of an upward one. Towards a scale of 0 gradient and curvature fade alike: steps of one in
+ln σ² stay right, and shorter ones would take dozens of evaluations."""
 
 REUSE = 0.03
 """A curvature serves the next step too where the last one left less than this of its gain."""
@@ -105,7 +109,7 @@ def _newton_step(
     if curvature is not None:
         scaled = curvature[np.ix_(free, free)] / np.multiply.outer(own, own)
     values, vectors = np.linalg.eigh(scaled)
-    values = np.maximum(np.abs(values), MIN_CURVATURE)
+    values = np.maximum(np.abs(values), np.where(values > 0, MIN_UPWARD, MIN_CURVATURE))
     along = vectors.T @ (gradient[free] / own)
     step[free] = -(vectors @ (along / values)) / own
     return np.clip(step, -MAX_MOVE, MAX_MOVE), 0.5 * float(np.sum(along**2 / values))
