@@ -1,40 +1,164 @@
-"""Make docs/report.jpg: the demo's report in a browser. Needs Chromium and playwright."""
+"""Make the pictures of what users see in a browser: ``python docs/screenshot.py [NAME …]``.
+
+report.jpg: the demo's report; notebook.jpg: a notebook of examples/ in JupyterLab, after all of it
+has run; dashboard.jpg: Dask's dashboard during that notebook's fit. Needs Chromium and playwright,
+and for the last two ``pip install "gpgc_dask[notebook]"``.
+"""
 
 from __future__ import annotations
 
 import io
+import json
+import os
+import re
 import shutil
+import socket
+import subprocess
 import sys
 import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from PIL import Image
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Page, sync_playwright
 
 from gpgc_dask.cluster import connect
 from gpgc_dask.demo.run import run_demo
 
+HERE = Path(__file__).parent
+EXAMPLES = HERE.parent / "examples"
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking")
+SETTINGS = {
+    "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
+    "notebook-extension/tracker": {"windowingMode": "none"},
+}
+"""Of JupyterLab: no news, and cells that are out of view are drawn all the same."""
+
+ANSWER_SECONDS, RUN_SECONDS = 60, 600
 
 
-def shoot(page_path: Path, target: Path, **context: object) -> None:
+@contextmanager
+def browser(width: int, height: int, scale: float = 1.25) -> Iterator[Page]:
     with sync_playwright() as running:
-        browser = running.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
-        page = browser.new_context(**context).new_page()
-        page.goto(page_path.as_uri())
+        chromium = running.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        view = {"width": width, "height": height}
+        yield chromium.new_context(viewport=view, device_scale_factor=scale).new_page()
+        chromium.close()
+
+
+def save(page: Page, target: Path, quality: int = 85) -> None:
+    picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+    picture.save(target, quality=quality, optimize=True, progressive=True)
+    print(f"{target.name}: {target.stat().st_size / 1e3:.0f} kB")
+
+
+def shoot_report(target: Path) -> None:
+    with tempfile.TemporaryDirectory() as place, browser(1280, 960) as page:
+        found = run_demo(Path(place) / "demo", client=connect())
+        page.goto(Path(found.report).as_uri())
         page.wait_for_selector("canvas")
         page.wait_for_timeout(1000)
-        picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
-        picture.save(target, quality=85, optimize=True)
-        browser.close()
+        save(page, target)
+
+
+@contextmanager
+def jupyter(folder: Path) -> Iterator[str]:
+    """JupyterLab in that folder, for this machine alone; its address."""
+    for name, values in SETTINGS.items():
+        path = folder / f".settings/@jupyterlab/{name}.jupyterlab-settings"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(values))
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    server = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1"),
+            *(f"--port={port}", f"--ServerApp.root_dir={folder}", "--IdentityProvider.token="),
+            *(["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []),
+        ],
+        cwd=folder,
+        env=os.environ | {"JUPYTERLAB_SETTINGS_DIR": str(folder / ".settings")},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    address = f"http://127.0.0.1:{port}"
+    try:
+        _wait_for(address)
+        yield address
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def _wait_for(address: str) -> None:
+    until = time.monotonic() + ANSWER_SECONDS
+    while True:
+        try:
+            urllib.request.urlopen(f"{address}/api").close()
+        except OSError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.3)
+        else:
+            return
+
+
+def run_all(page: Page, address: str, name: str) -> None:
+    """Open a notebook and start all of its cells."""
+    page.goto(f"{address}/lab/tree/{name}?reset")
+    page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=1000 * ANSWER_SECONDS)
+    page.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status=idle]")
+    page.keyboard.press("Control+B")  # without the list of files
+    page.get_by_role("menuitem", name="Edit", exact=True).click()
+    page.get_by_text("Clear Outputs of All Cells").click()
+    page.get_by_role("menuitem", name="Run", exact=True).click()
+    page.get_by_text("Run All Cells", exact=True).click()
+
+
+def shoot_notebook(target: Path) -> None:
+    with tempfile.TemporaryDirectory() as place, browser(1180, 1290, scale=1) as page:
+        shutil.copy(EXAMPLES / "find_bad_masks.ipynb", place)
+        with jupyter(Path(place)) as address:
+            run_all(page, address, "find_bad_masks.ipynb")
+            prompts = page.locator(".jp-CodeCell .jp-InputPrompt")
+            last = prompts.nth(prompts.count() - 1)
+            until = time.monotonic() + RUN_SECONDS
+            while not re.fullmatch(r"\[\d+\]:", last.inner_text().strip()):
+                assert time.monotonic() < until, "the notebook takes too long"
+                page.wait_for_timeout(500)
+            told = page.get_by_text("Then every mask is compared")
+            told.evaluate("element => element.scrollIntoView()")
+            page.wait_for_timeout(1500)
+            save(page, target)
+
+
+def shoot_dashboard(target: Path) -> None:
+    """With more photos than in the notebook, so that there is time to look."""
+    with tempfile.TemporaryDirectory() as place, browser(1280, 860) as page:
+        text = (EXAMPLES / "laptop_to_cluster.ipynb").read_text()
+        assert "n_images=400" in text
+        text = text.replace("n_images=400", "n_images=4000")
+        (Path(place) / "laptop_to_cluster.ipynb").write_text(text)
+        with jupyter(Path(place)) as address:
+            run_all(page, address, "laptop_to_cluster.ipynb")
+            link = page.locator(".jp-OutputArea a", has_text="/status")
+            link.wait_for(timeout=1000 * RUN_SECONDS)
+            page.goto(link.get_attribute("href"))
+            page.wait_for_selector("canvas", timeout=1000 * ANSWER_SECONDS)
+            page.wait_for_timeout(9000)
+            save(page, target)
+
+
+SHOTS = {"report": shoot_report, "notebook": shoot_notebook, "dashboard": shoot_dashboard}
 
 
 def main() -> None:
-    target = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).with_name("report.jpg"))
-    with tempfile.TemporaryDirectory() as place:
-        found = run_demo(Path(place) / "demo", client=connect())
-        view = {"width": 1280, "height": 960}
-        shoot(Path(found.report), target, viewport=view, device_scale_factor=1.25)
+    for name in sys.argv[1:] or SHOTS:
+        SHOTS[name](HERE / f"{name}.jpg")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Run the notebooks from clean and keep their outputs: ``python examples/execute.py [FILE …]``.
 
-What differs from run to run and says nothing (times of execution, ports, addresses in memory) is
-not kept, so that a diff shows what has changed. Needs nbclient and ipykernel.
+What differs from run to run and says nothing (when a cell ran, ports, temporary folders, names
+drawn at random) is not kept, so that a diff shows what has changed. Needs nbclient and ipykernel.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from nbclient import NotebookClient
 
 HERE = Path(__file__).parent
 SECONDS_A_CELL = 300
-USUAL = {
-    r"(?<=//127\.0\.0\.1:)\d+": "8787",  # Dask's own port, where it is free
-    r"(?<= at 0x)[0-9a-f]+": "0",
-    r"\bT_[0-9a-f]{5}(?=_|\b)": "T_table",  # pandas draws names of its tables at random
-}
-"""What stands for things that are others in every run."""
+TEMPORARY = re.compile(rf"{re.escape(tempfile.gettempdir())}/tmp\w{{8}}")
+PORT = re.compile(r"(?<=//127\.0\.0\.1:)\d+")
+DRAWN = re.compile(
+    r"(?<=\bT_)[0-9a-f]{5}(?![0-9a-f])"  # tables of pandas
+    r"|(?<=\bgpgc-)[0-9a-f]{8}\b"  # cards
+    r"|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"  # parts of an xarray.Dataset
+    r"|(?<= at 0x)[0-9a-f]+\b"
+)
 
 
 def execute(path: Path, folder: Path) -> nbformat.NotebookNode:
@@ -39,11 +41,17 @@ def execute(path: Path, folder: Path) -> nbformat.NotebookNode:
         for output in cell.get("outputs", ()):
             texts = output.get("data", output)
             for kind, text in texts.items():
-                if isinstance(text, str) and not kind.startswith("image/png"):
-                    for pattern, usual in USUAL.items():
-                        texts[kind] = text = re.sub(pattern, usual, text)
+                if kind.startswith("text"):
+                    texts[kind] = _usual(text)
     notebook.metadata["language_info"] = {"name": "python"}
     return notebook
+
+
+def _usual(text: str) -> str:
+    """The text with the same words in every run."""
+    names: dict[str, str] = {}
+    text = DRAWN.sub(lambda found: names.setdefault(found[0], f"{len(names):05d}"), text)
+    return PORT.sub("8787", TEMPORARY.sub("folder", text))  # 8787 is Dask's own port, if free
 
 
 def main() -> None:
