@@ -24,7 +24,7 @@ from gpgc_dask.dataset import flagged_images, text_values
 from gpgc_dask.progress import decades_to_go
 from gpgc_dask.ranking import is_suspect, rank
 from gpgc_dask.report.charts import bars, histogram, line
-from gpgc_dask.showing.photos import dataset_of, numbers_of, thumbnails
+from gpgc_dask.showing.photos import data_url, dataset_of, numbers_of, thumbnails
 
 if TYPE_CHECKING:
     from gpgc_dask.planning import Plan
@@ -39,6 +39,16 @@ PHOTOS_SHOWN = 8
 
 MANY_ROWS = 2_000_000
 """Rows from which on a dataset's labels are not counted for a look at it."""
+
+CHART_STYLE = (
+    "text { font-family: system-ui, sans-serif; } .bar, .point { fill: #5b8ec4; } "
+    ".track { fill: #808c9b; fill-opacity: .35; } .grid { stroke: #808c9b; stroke-opacity: .35; } "
+    ".axis { stroke: #808c9b; } .tick { fill: #808c9b; font-size: 11px; } "
+    ".name { fill: #808c9b; font-size: 12px; } "
+    ".curve { fill: none; stroke: #5b8ec4; stroke-width: 2; } "
+    ".goal { stroke: #3aae5c; stroke-width: 2; stroke-dasharray: 5 4; }"
+)
+"""Of charts, for light and dark pages alike."""
 
 _seen: WeakKeyDictionary[Any, tuple[list[str], dict[str, str]]] = WeakKeyDictionary()
 """Names and pictures of models that were shown."""
@@ -113,28 +123,41 @@ def _model_facts(model: Any) -> list[tuple[str, str]]:
     return facts
 
 
-def _charts(model: Any) -> list[tuple[str, Markup]]:
+def _charts(model: Any) -> list[dict[str, str]]:
+    """Charts as pictures: a notebook that is not trusted yet is stripped of <svg> and <style>."""
     charts = []
     if hasattr(model, "review_"):
         agreement = model.review_["agreement"].dropna().to_numpy()
-        svg = histogram(agreement, f"Histogram of the agreement of {agreement.size} images")
-        charts.append(("Agreement of each mask with a prediction without its image", svg))
+        told = f"Histogram of the agreement of {agreement.size} images"
+        svg = histogram(agreement, told)
+        charts.append(("Agreement of each mask with a prediction without its image", told, svg))
     noise: Any = getattr(model, "noise_variance_", None)
     if np.ndim(noise) == 1:
         told = f"Histogram of the noise variance of {np.size(noise)} groups, logarithmic"
-        charts.append(
-            ("Noise variance learned for each group", histogram(noise, told, logarithmic=True))
-        )
+        svg = histogram(noise, told, logarithmic=True)
+        charts.append(("Noise variance learned for each group", told, svg))
     if getattr(model, "history_", None):
         reads = [entry["reads"] for entry in model.history_]
         to_go = [decades_to_go(entry) for entry in model.history_]
-        svg = line(reads, to_go, f"The fit nears its tolerance in {model.n_reads_} reads")
-        charts.append(("Evidence to be gained ÷ tolerance, by reads", svg))
+        told = f"The fit nears its tolerance; reads of the data: {model.n_reads_}"
+        charts.append(
+            ("Evidence to be gained ÷ tolerance, by reads", told, line(reads, to_go, told))
+        )
     if len(getattr(model, "feature_scales_", {})) > 1:
         scales = {str(name): scale for name, scale in model.feature_scales_.items()}
-        svg = bars(scales, "Learned scale of each group of features")
-        charts.append(("Scale learned for each group of features", svg))
-    return [(told, Markup(svg)) for told, svg in charts]
+        told = "Learned scale of each group of features"
+        charts.append(("Scale learned for each group of features", told, bars(scales, told)))
+    return [
+        {"caption": caption, "told": told, "picture": _chart_url(svg)}
+        for caption, told, svg in charts
+    ]
+
+
+def _chart_url(svg: str) -> str:
+    """An inline chart as a picture that brings its own colours."""
+    begin, rest = svg.split(">", 1)
+    begin = begin.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"', 1)
+    return data_url(f"{begin}><style>{CHART_STYLE}</style>{rest}".encode(), "image/svg+xml")
 
 
 def _ends(model: Any) -> list[tuple[str, list[dict[str, str]]]]:

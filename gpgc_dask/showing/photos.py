@@ -20,7 +20,7 @@ from gpgc_dask.report.pictures import Painted, painted
 from gpgc_dask.showing.overlays import Kind, overlay
 from gpgc_dask.storage import is_url
 
-__all__ = ["dataset_of", "judged", "numbers_of", "thumbnails"]
+__all__ = ["data_url", "dataset_of", "judged", "numbers_of", "thumbnails"]
 
 THUMBNAIL_SIDE = 112
 """Pixels of a small picture's longer side."""
@@ -72,10 +72,15 @@ def thumbnails(dataset: xr.Dataset, photos: Index) -> dict[int, str]:
     part = take_photos(dataset, photos)
     labels = np.asarray(part["label"].values, dtype=np.intp)
     made = painted(part, labels, np.sort(photos), THUMBNAIL_SIDE)
-    return {photo: _data_url(shown(dataset, one, "given")) for photo, one in made if not one.gone}
+    return {photo: _jpeg_url(shown(dataset, one, "given")) for photo, one in made if not one.gone}
 
 
-def _data_url(pixels: Any) -> str:
+def _jpeg_url(pixels: Any) -> str:
     content = io.BytesIO()
     Image.fromarray(pixels).save(content, "JPEG", quality=80)
-    return "data:image/jpeg;base64," + base64.b64encode(content.getbuffer()).decode()
+    return data_url(content.getvalue(), "image/jpeg")
+
+
+def data_url(content: bytes, kind: str) -> str:
+    """A file's content as an address, so that a page needs no other files."""
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"

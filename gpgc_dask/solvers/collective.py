@@ -24,8 +24,8 @@ MIN_CURVATURE = 1e-3
 """Of a downward curvature, in units of the Fisher information: a step is not stretched further."""
 
 MIN_UPWARD = 1e-6
-"""The same of an upward one. Towards a scale of 0 gradient and curvature fade alike: steps of one in
-ln σ² stay right, and shorter ones would take dozens of evaluations."""
+"""The same of an upward one. Towards a scale of 0 gradient and curvature fade alike: steps of one
+in ln σ² stay right, and shorter ones would take dozens of evaluations."""
 
 REUSE = 0.03
 """A curvature serves the next step too where the last one left less than this of its gain."""
