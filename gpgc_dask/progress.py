@@ -18,6 +18,7 @@ __all__ = [
     "BEGINNING",
     "FitProgress",
     "Lines",
+    "course",
     "decades_to_go",
     "describe",
     "following",
@@ -55,6 +56,15 @@ class Show(Protocol):
 def decades_to_go(entry: dict[str, Any]) -> float:
     """log10 of the predicted gain over the tolerance: 0 or less is at the tolerance."""
     return math.log10(max(entry["predicted_gain"], 1e-300) / entry["gain_tolerance"])
+
+
+def course(entries: Sequence[dict[str, Any]]) -> tuple[str, list[float], list[float]]:
+    """(what x is, x, decades to go) of a fit: by reads of the data, by steps where one read did."""
+    to_go = [decades_to_go(entry) for entry in entries]
+    reads = [float(entry["reads"]) for entry in entries]
+    if len(reads) > 1 and reads[0] == reads[-1]:
+        return "steps", [float(step) for step in range(1, 1 + len(reads))], to_go
+    return "reads of the data", reads, to_go
 
 
 def seconds_left(entries: Sequence[dict[str, Any]], window: int = 4) -> float | None:

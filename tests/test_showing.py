@@ -253,7 +253,9 @@ def test_convergence_ends_at_the_tolerance(model, by_arrays):
     x, y = ax.lines[0].get_data()
     assert x[-1] == model.history_[-1]["reads"]
     assert y[-1] <= 1 < y[0]
-    _, X, labels = by_arrays
+    by_statistics, X, labels = by_arrays  # one read does for all of its steps
+    steps = by_statistics.plot_convergence().lines[0].get_xdata()
+    assert list(steps) == list(range(1, 1 + by_statistics.n_iter_))
     with pytest.raises(ValueError, match="no history"):
         MarginSVM(C=1e-3).fit(X, labels).plot_convergence()
 

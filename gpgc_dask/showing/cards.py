@@ -21,7 +21,7 @@ from markupsafe import Markup
 
 from gpgc_dask.damage import DamagedError
 from gpgc_dask.dataset import flagged_images, text_values
-from gpgc_dask.progress import decades_to_go
+from gpgc_dask.progress import course
 from gpgc_dask.ranking import is_suspect, rank
 from gpgc_dask.report.charts import bars, histogram, line
 from gpgc_dask.showing.photos import data_url, dataset_of, numbers_of, thumbnails
@@ -43,8 +43,8 @@ MANY_ROWS = 2_000_000
 CHART_STYLE = (
     "text { font-family: system-ui, sans-serif; } .bar, .point { fill: #5b8ec4; } "
     ".track { fill: #808c9b; fill-opacity: .35; } .grid { stroke: #808c9b; stroke-opacity: .35; } "
-    ".axis { stroke: #808c9b; } .tick { fill: #808c9b; font-size: 11px; } "
-    ".name { fill: #808c9b; font-size: 12px; } "
+    ".axis { stroke: #808c9b; } .tick { fill: #808c9b; font-size: 13px; } "
+    ".name { fill: #808c9b; font-size: 14px; } "
     ".curve { fill: none; stroke: #5b8ec4; stroke-width: 2; } "
     ".goal { stroke: #3aae5c; stroke-width: 2; stroke-dasharray: 5 4; }"
 )
@@ -137,12 +137,9 @@ def _charts(model: Any) -> list[dict[str, str]]:
         svg = histogram(noise, told, logarithmic=True)
         charts.append(("Noise variance learned for each group", told, svg))
     if getattr(model, "history_", None):
-        reads = [entry["reads"] for entry in model.history_]
-        to_go = [decades_to_go(entry) for entry in model.history_]
+        name, x, to_go = course(model.history_)
         told = f"The fit nears its tolerance; reads of the data: {model.n_reads_}"
-        charts.append(
-            ("Evidence to be gained ÷ tolerance, by reads", told, line(reads, to_go, told))
-        )
+        charts.append((f"Evidence to be gained ÷ tolerance, by {name}", told, line(x, to_go, told)))
     if len(getattr(model, "feature_scales_", {})) > 1:
         scales = {str(name): scale for name, scale in model.feature_scales_.items()}
         told = "Learned scale of each group of features"

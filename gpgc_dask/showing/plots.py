@@ -13,7 +13,7 @@ from gpgc_dask.dataset import check_same_features
 from gpgc_dask.experiments.judging import Judge
 from gpgc_dask.experiments.subsets import best_photos
 from gpgc_dask.nested import fit_nested
-from gpgc_dask.progress import decades_to_go
+from gpgc_dask.progress import course
 from gpgc_dask.ranking import By, rank
 from gpgc_dask.showing.photos import dataset_of, judged, numbers_of, shown
 
@@ -85,21 +85,20 @@ def plot_noise(model: Any, ax: Any = None) -> Any:
 
 
 def plot_convergence(model: Any, ax: Any = None) -> Any:
-    """Evidence still to be gained, over the tolerance, by reads of the data."""
+    """Evidence still to be gained, over the tolerance, by reads of the data, or by steps."""
     if not hasattr(model, "history_"):
         raise ValueError(f"a {type(model).__name__} keeps no history of its fit to plot")
     ax = _axes(ax)
-    reads = [entry["reads"] for entry in model.history_]
-    to_go = 10.0 ** np.array([decades_to_go(entry) for entry in model.history_])
-    ax.plot(reads, to_go, color=BAR, marker="o", ms=4)
+    name, x, to_go = course(model.history_)
+    ax.plot(x, 10.0 ** np.array(to_go), color=BAR, marker="o", ms=4)
     ax.axhline(1.0, color=GOAL, ls="--", lw=1.2)
     ax.annotate("tolerance ", (1, 1.0), xycoords=("axes fraction", "data"), ha="right",
                 va="bottom", color=GOAL, fontsize="small")  # fmt: skip
     ax.set_yscale("log")
     state = "settled" if model.converged_ else "not settled"
     ax.set(
-        title=f"Convergence: {state} after {reads[-1]:.3g} reads of the data",
-        xlabel="reads of the data",
+        title=f"Convergence: {state} after {x[-1]:.3g} {name}",
+        xlabel=name,
         ylabel="predicted gain ÷ tolerance",
     )
     return _plain(ax)
