@@ -120,7 +120,7 @@ def run_all(page: Page, address: str, name: str) -> None:
 
 
 def shoot_notebook(target: Path) -> None:
-    with tempfile.TemporaryDirectory() as place, browser(1180, 1290, scale=1) as page:
+    with tempfile.TemporaryDirectory() as place, browser(1180, 1420, scale=1) as page:
         shutil.copy(EXAMPLES / "find_bad_masks.ipynb", place)
         with jupyter(Path(place)) as address:
             run_all(page, address, "find_bad_masks.ipynb")
@@ -130,18 +130,18 @@ def shoot_notebook(target: Path) -> None:
             while not re.fullmatch(r"\[\d+\]:", last.inner_text().strip()):
                 assert time.monotonic() < until, "the notebook takes too long"
                 page.wait_for_timeout(500)
-            told = page.get_by_text("Then every mask is compared")
+            told = page.locator("p", has_text="Then every mask is compared")
             told.evaluate("element => element.scrollIntoView()")
             page.wait_for_timeout(1500)
             save(page, target)
 
 
 def shoot_dashboard(target: Path) -> None:
-    """With more photos than in the notebook, so that there is time to look."""
+    """With more photos and features than in the notebook, so that there is time to look."""
     with tempfile.TemporaryDirectory() as place, browser(1280, 860) as page:
         text = (EXAMPLES / "laptop_to_cluster.ipynb").read_text()
-        assert "n_images=400" in text
-        text = text.replace("n_images=400", "n_images=4000")
+        assert "n_images=400, superpixels=120, n_features=255" in text
+        text = text.replace("n_images=400", "n_images=1200").replace("=255", "=1023")
         (Path(place) / "laptop_to_cluster.ipynb").write_text(text)
         with jupyter(Path(place)) as address:
             run_all(page, address, "laptop_to_cluster.ipynb")
@@ -149,7 +149,7 @@ def shoot_dashboard(target: Path) -> None:
             link.wait_for(timeout=1000 * RUN_SECONDS)
             page.goto(link.get_attribute("href"))
             page.wait_for_selector("canvas", timeout=1000 * ANSWER_SECONDS)
-            page.wait_for_timeout(9000)
+            page.wait_for_timeout(15_000)
             save(page, target)
 
 

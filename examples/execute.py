@@ -36,20 +36,20 @@ def execute(path: Path, folder: Path) -> nbformat.NotebookNode:
         resources={"metadata": {"path": str(folder)}},
         coalesce_streams=True,
     ).execute()
+    names: dict[str, str] = {}
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
         for output in cell.get("outputs", ()):
             texts = output.get("data", output)
             for kind, text in texts.items():
                 if kind.startswith("text"):
-                    texts[kind] = _usual(text)
+                    texts[kind] = _usual(text, names)
     notebook.metadata["language_info"] = {"name": "python"}
     return notebook
 
 
-def _usual(text: str) -> str:
-    """The text with the same words in every run."""
-    names: dict[str, str] = {}
+def _usual(text: str, names: dict[str, str]) -> str:
+    """The text with the same words in every run; ``names`` are what stands for drawn ones."""
     text = DRAWN.sub(lambda found: names.setdefault(found[0], f"{len(names):05d}"), text)
     return PORT.sub("8787", TEMPORARY.sub("folder", text))  # 8787 is Dask's own port, if free
 

@@ -45,11 +45,12 @@ def test_runs_from_clean(path, tmp_path, monkeypatch):
     (tmp_path / "work").mkdir()
     (tmp_path / "temporary").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # other tests want cores, too
     done = execute(path, tmp_path / "work")
     assert any("assert " in cell.source for cell in code_cells(done))
     shown = [kind for cell in code_cells(done) for kind in kinds(cell)]
     assert "stderr" not in shown
-    assert ["image/png", "text/plain"] in shown
+    assert any("image" in kind[0] for kind in shown)
     left = {p.name for p in tmp_path.glob("*/*")} - {"dask-scratch-space"}
     assert not left
     stored = nbformat.read(path, as_version=4)

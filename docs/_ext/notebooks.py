@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,12 @@ def _moved(content: bytes) -> bytes:
     return content
 
 
+def link(app: Sphinx, page: str, source: list[str]) -> None:
+    """Links of other pages to the notebooks, which GitHub finds in examples/, lead to them here."""
+    here = "../" * page.count("/") + FOLDER
+    source[0] = re.sub(r"(?<=\]\()[./]+examples/(?=\w+\.ipynb)", f"{here}/", source[0])
+
+
 class Pages(TocTree):
     """A toctree, as long as any of its pages is there."""
 
@@ -53,5 +60,6 @@ class Pages(TocTree):
 
 def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("builder-inited", copy)
+    app.connect("source-read", link)
     app.add_directive("pages", Pages)
     return {"parallel_read_safe": True}

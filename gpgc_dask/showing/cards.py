@@ -43,7 +43,7 @@ MANY_ROWS = 2_000_000
 CHART_STYLE = (
     "text { font-family: system-ui, sans-serif; } .bar, .point { fill: #5b8ec4; } "
     ".track { fill: #808c9b; fill-opacity: .35; } .grid { stroke: #808c9b; stroke-opacity: .35; } "
-    ".axis { stroke: #808c9b; } .tick { fill: #808c9b; font-size: 13px; } "
+    ".axis { stroke: #808c9b; } .tick { fill: #808c9b; font-size: 12px; } "
     ".name { fill: #808c9b; font-size: 14px; } "
     ".curve { fill: none; stroke: #5b8ec4; stroke-width: 2; } "
     ".goal { stroke: #3aae5c; stroke-width: 2; stroke-dasharray: 5 4; }"
