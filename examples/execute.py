@@ -17,7 +17,7 @@ from nbclient import NotebookClient
 
 HERE = Path(__file__).parent
 SECONDS_A_CELL = 300
-TEMPORARY = re.compile(rf"{re.escape(tempfile.gettempdir())}/tmp\w{{8}}")
+TEMPORARY = re.compile(rf"{re.escape(tempfile.gettempdir())}(?:/tmp\w*)?")
 PORT = re.compile(r"(?<=//127\.0\.0\.1:)\d+")
 DRAWN = re.compile(
     r"(?<=\bT_)[0-9a-f]{5}(?![0-9a-f])"  # tables of pandas
