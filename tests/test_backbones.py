@@ -6,6 +6,8 @@ import collections
 import os
 import pickle
 import struct
+import subprocess
+import sys
 
 import numpy as np
 import onnx
@@ -326,3 +328,11 @@ def test_colour_maps_are_of_order_one():
     assert maps.shape == (14, *PHOTO.shape[:2])
     assert np.abs(maps).max() < 10
     assert np.abs(maps).mean() > 0.01
+
+
+def test_onnxruntime_reports_to_nobody(tmp_path):
+    """Where it did, it would keep a session's number among the temporary files."""
+    code = "import gpgc_dask.imaging.backbones.onnx as room; room.open_session"
+    given = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
+    subprocess.run([sys.executable, "-c", code], env=given | {"TMPDIR": str(tmp_path)}, check=True)
+    assert not list(tmp_path.iterdir())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -9,8 +10,11 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 from PIL import Image
+
+# Else its newer versions report to their maker, from when they are loaded.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+import onnxruntime
 
 from gpgc_dask.arrays import Features
 from gpgc_dask.imaging.backbones.base import Backbone, file_digest
