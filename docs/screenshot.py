@@ -19,11 +19,11 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from PIL import Image
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page, TimeoutError, sync_playwright
 
 from gpgc_dask.cluster import connect
 from gpgc_dask.demo.run import run_demo
@@ -37,7 +37,8 @@ SETTINGS = {
 }
 """Of JupyterLab: no news, and cells that are out of view are drawn all the same."""
 
-ANSWER_SECONDS, RUN_SECONDS = 60, 600
+BEGUN = "document.querySelector('.jp-CodeCell .jp-InputPrompt').innerText.trim() !== '[ ]:'"
+ANSWER_SECONDS, RUN_SECONDS, TRIES = 60, 600, 6
 
 
 @contextmanager
@@ -115,8 +116,13 @@ def run_all(page: Page, address: str, name: str) -> None:
     page.keyboard.press("Control+B")  # without the list of files
     page.get_by_role("menuitem", name="Edit", exact=True).click()
     page.get_by_text("Clear Outputs of All Cells").click()
-    page.get_by_role("menuitem", name="Run", exact=True).click()
-    page.get_by_text("Run All Cells", exact=True).click()
+    for _ in range(TRIES):  # a kernel that is not there yet is asked in vain
+        page.get_by_role("menuitem", name="Run", exact=True).click()
+        page.get_by_text("Run All Cells", exact=True).click()
+        with suppress(TimeoutError):
+            page.wait_for_function(BEGUN, timeout=10_000)
+            return
+    raise RuntimeError(f"{name} does not run")
 
 
 def shoot_notebook(target: Path) -> None:
@@ -149,7 +155,7 @@ def shoot_dashboard(target: Path) -> None:
             link.wait_for(timeout=1000 * RUN_SECONDS)
             page.goto(link.get_attribute("href"))
             page.wait_for_selector("canvas", timeout=1000 * ANSWER_SECONDS)
-            page.wait_for_timeout(15_000)
+            page.wait_for_timeout(20_000)
             save(page, target)
 
 
