@@ -40,7 +40,7 @@ OURS = {
     # A worker that has stopped answering is given up after a minute, not five.
     "distributed.scheduler.worker-ttl": "60s",
     # By default each process looks at its own clock 50 times a second, and each worker at what it
-    # is doing 100 times: 4 % of a core a process, which is missed where all cores multiply.
+    # is doing 100 times, which is missed where all cores multiply.
     "distributed.admin.tick.interval": "200ms",
     "distributed.worker.profile.interval": "100ms",
 }
