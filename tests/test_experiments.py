@@ -19,12 +19,12 @@ from gpgc_dask.experiments.judging import Judge
 from gpgc_dask.experiments.output import plot_tradeoff, to_markdown, write_comparison
 from gpgc_dask.experiments.quality import TrueMasks, mask_iou, ranking_quality, true_iou
 from gpgc_dask.experiments.rules import softmin_scores
-from gpgc_dask.experiments.subsets import best_photos, take_photos
 from gpgc_dask.experiments.tables import runs_table, table_1, table_2, table_3
 from gpgc_dask.imaging import ingest, paint_image
 from gpgc_dask.imaging.masks import VOID
 from gpgc_dask.metrics import average_class_accuracy, class_hits, signed_rank
 from gpgc_dask.nested import fit_nested
+from gpgc_dask.subsets import best_photos, take_photos
 from tests.images import save_pairs
 from tests.ingesting import QUICK
 

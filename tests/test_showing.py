@@ -16,12 +16,12 @@ from PIL import Image
 
 from gpgc_dask import GP, GPGC, MarginSVM, load, open_dataset
 from gpgc_dask.experiments.judging import Judge
-from gpgc_dask.experiments.subsets import best_photos, take_photos
 from gpgc_dask.imaging import ingest
 from gpgc_dask.ranking import predict_and_review
 from gpgc_dask.report.pictures import Painted
 from gpgc_dask.showing.overlays import COLOURS, overlay
 from gpgc_dask.showing.photos import judged, numbers_of
+from gpgc_dask.subsets import best_photos, take_photos
 from tests.images import save_pairs
 from tests.ingesting import QUICK
 

@@ -19,9 +19,9 @@ from gpgc_dask.experiments.judging import Judge
 from gpgc_dask.experiments.quality import TrueMasks, quality_table, true_iou
 from gpgc_dask.experiments.rules import of_groups, random_scores, softmin_scores
 from gpgc_dask.experiments.runs import Bench, Run
-from gpgc_dask.experiments.subsets import best_photos
 from gpgc_dask.imaging.masks import MaskFormat
 from gpgc_dask.nested import fit_nested
+from gpgc_dask.subsets import best_photos
 
 __all__ = ["SHARES", "Comparison", "compare"]
 

@@ -13,7 +13,7 @@ import xarray as xr
 from gpgc_dask.arrays import Array, Index
 from gpgc_dask.estimators import GP, GPGC
 from gpgc_dask.experiments.judging import Judge
-from gpgc_dask.experiments.subsets import take_photos
+from gpgc_dask.subsets import take_photos
 from gpgc_dask.svm import MarginSVM
 
 __all__ = ["Bench", "Run"]

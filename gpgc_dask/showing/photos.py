@@ -14,11 +14,11 @@ from PIL import Image
 from gpgc_dask.arrays import Index
 from gpgc_dask.dataset import background_class, open_dataset, text_values
 from gpgc_dask.decisions import to_labels
-from gpgc_dask.experiments.subsets import take_photos
 from gpgc_dask.ranking import check_fitted_on
 from gpgc_dask.report.pictures import Painted, painted
 from gpgc_dask.showing.overlays import Kind, overlay
 from gpgc_dask.storage import is_url
+from gpgc_dask.subsets import take_photos
 
 __all__ = ["data_url", "dataset_of", "judged", "numbers_of", "thumbnails"]
 

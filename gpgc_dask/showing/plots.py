@@ -11,11 +11,11 @@ import xarray as xr
 from gpgc_dask.arrays import Array, Index
 from gpgc_dask.dataset import check_same_features
 from gpgc_dask.experiments.judging import Judge
-from gpgc_dask.experiments.subsets import best_photos
 from gpgc_dask.nested import fit_nested
 from gpgc_dask.progress import course
 from gpgc_dask.ranking import By, rank
 from gpgc_dask.showing.photos import dataset_of, judged, numbers_of, shown
+from gpgc_dask.subsets import best_photos
 
 __all__ = ["SHARES", "plot_convergence", "plot_gallery", "plot_noise", "plot_tradeoff"]
 
