@@ -56,7 +56,8 @@ class Notebook:
         self, code: str, *, interrupt: Callable[[Cell], bool] | None = None, seconds: float = 120
     ) -> Cell:
         """Run a cell; interrupt the kernel, once, as soon as ``interrupt`` says so."""
-        sent = self.client.execute(code)
+        # Else the kernel drops what arrives just after a cell that failed.
+        sent = self.client.execute(code, stop_on_error=False)
         cell, deadline = Cell(), time.monotonic() + seconds
         while time.monotonic() < deadline:
             if interrupt is not None and interrupt(cell):

@@ -191,27 +191,23 @@ def test_a_full_disk_does_not_stop_a_fit(tmp_path):
 
 
 def test_damaged_anywhere_it_is_refused(tmp_path):
-    """500 times some bytes changed, lost or added: an error that names the file, or no harm."""
+    """500 times some bytes changed, lost or added: each is an error that names the file."""
     small = classification(300, 8, 12)
     path = tmp_path / "fit.npz"
     model = GPGC(checkpoint=path)
     model._keeps_checkpoint = True
-    whole = model.fit(small.X, small.y, groups=small.groups)
+    model.fit(small.X, small.y, groups=small.groups)
     content = path.read_bytes()
     seed = random.randrange(2**32)
     rng = np.random.default_rng(seed)
-    told = []
     for _ in range(500):
-        path.write_bytes(damaged(content, rng))
-        try:
-            found = GPGC(checkpoint=path).fit(small.X, small.y, groups=small.groups)
-        except ValueError as error:
-            told.append(str(error))
-        else:
-            assert path.read_bytes() == content or found.log_evidence_ == whole.log_evidence_
-            path.write_bytes(content)
-    assert len(told) > 450
-    assert all("fit.npz cannot be read" in text for text in told), f"seed {seed}"
+        spoilt = damaged(content, rng)
+        if spoilt == content:  # a part of no bytes
+            continue
+        path.write_bytes(spoilt)
+        with pytest.raises(ValueError, match=r"fit\.npz cannot be read"):
+            GPGC(checkpoint=path).fit(small.X, small.y, groups=small.groups)
+        assert path.read_bytes() == spoilt, f"seed {seed}"
 
 
 def damaged(content, rng):
