@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from lazy_loader import attach
 
 if TYPE_CHECKING:
     from gpgc_dask.dataset import open_dataset
@@ -15,21 +16,13 @@ __all__ = ["GP", "GPGC", "MarginSVM", "__version__", "load", "open_dataset"]
 
 __version__ = "0.1.0.dev0"
 
-_HOMES = {
-    "GP": "estimators",
-    "GPGC": "estimators",
-    "MarginSVM": "svm",
-    "load": "persistence",
-    "open_dataset": "dataset",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Names are fetched from their modules when asked for: importing these takes seconds."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+# Importing what they are in takes seconds, which `gpgc --help` should not.
+__getattr__, __dir__, _ = attach(
+    __name__,
+    submod_attrs={
+        "dataset": ["open_dataset"],
+        "estimators": ["GP", "GPGC"],
+        "persistence": ["load"],
+        "svm": ["MarginSVM"],
+    },
+)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import dask
 import pytest
 from distributed import Client, LocalCluster
+from distributed.utils import get_mp_context
 from hypothesis import HealthCheck, settings
 
 import gpgc_dask.oracle.dask as dask_oracle
@@ -15,6 +16,13 @@ settings.register_profile(
     "gpgc", deadline=None, max_examples=25, suppress_health_check=list(HealthCheck)
 )
 settings.load_profile("gpgc")
+
+# Workers that tests start in their own process are forked off one that has imported all, or each
+# would spend two seconds on it. Programs that tests start do as they do for users.
+dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
+get_mp_context().set_forkserver_preload(
+    ["distributed", "gpgc_dask.estimators", "gpgc_dask.imaging.prediction"]
+)
 
 
 @pytest.fixture

@@ -25,6 +25,9 @@ QUICK = {
 }
 """A scheduler that gives up silent workers sooner than in real life."""
 
+SPAWNED = {"distributed.worker.multiprocessing-method": "spawn"}
+"""Workers as users get them, with the environment as it is now; those of conftest.py are forked."""
+
 
 def tls_files(folder, role: str) -> TlsFiles:
     names = ("ca.pem", f"{role}.pem", f"{role}-key.pem")

@@ -18,6 +18,7 @@ from gpgc_dask.retrying import hide_secrets
 from gpgc_dask.storage import Location
 from tests.ingesting import QUICK
 from tests.object_store import object_store
+from tests.processes import SPAWNED
 
 MARKS = {
     "AWS_ACCESS_KEY_ID": "AKIAmarkedkeyid",
@@ -101,7 +102,8 @@ def keys(request, proxy, monkeypatch, tmp_path_factory):
     monkeypatch.setenv("AWS_REGION", "us-east-1")
     monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
     s3fs.S3FileSystem.clear_instance_cache()
-    return request.param
+    with dask.config.set(SPAWNED):
+        yield request.param
 
 
 def assert_unmarked(content: bytes | str, where: str) -> None:

@@ -25,6 +25,7 @@ from tests.images import tree_bytes
 from tests.ingesting import QUICK, CrashError, crash_after
 from tests.object_store import object_store
 from tests.problems import classification
+from tests.processes import SPAWNED
 
 KEYS = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
 PAPER = {"redundancy": 1.0}  # the optimum is then that of one function, to many digits
@@ -40,7 +41,8 @@ def s3(request, tmp_path_factory):
         pytest.importorskip("obstore")
     file = tmp_path_factory.mktemp("aws") / "credentials"
     file.write_text("[default]\naws_access_key_id = k\naws_secret_access_key = s\n")
-    with object_store() as proxy, pytest.MonkeyPatch.context() as patch, dask.config.set(HASTY):
+    settings = dask.config.set(HASTY | SPAWNED)
+    with object_store() as proxy, pytest.MonkeyPatch.context() as patch, settings:
         for name in (*KEYS, "AWS_PROFILE", "AWS_MAX_ATTEMPTS"):
             patch.delenv(name, raising=False)
         patch.setenv("AWS_ENDPOINT_URL", proxy.url)

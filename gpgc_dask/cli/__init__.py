@@ -1,4 +1,7 @@
-"""The program ``gpgc``: a thin layer over the library, no logic of its own."""
+"""The program ``gpgc``: a thin layer over the library, no logic of its own.
+
+Its commands import the library when they run, so that ``--help`` and wrong calls answer at once.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -20,8 +20,9 @@ from gpgc_dask.cli.options import (
     check_choice,
     check_output,
 )
-from gpgc_dask.imaging.grabcut import MAX_SEED, AutosegReport
-from gpgc_dask.imaging.grabcut import autoseg as cut_masks
+
+if TYPE_CHECKING:
+    from gpgc_dask.imaging.grabcut import AutosegReport
 
 __all__ = ["EXAMPLE", "autoseg"]
 
@@ -54,7 +55,7 @@ def autoseg(
             "to 1.",
         ),
     ] = 0.0,
-    seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Of GrabCut and --jitter.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of GrabCut and --jitter.")] = 0,
     side: Annotated[
         int | None,
         typer.Option(
@@ -79,6 +80,8 @@ def autoseg(
     """
     check_choice(resume=resume, overwrite=overwrite)
     check_output(folder=out)
+    from gpgc_dask.imaging.grabcut import autoseg as cut_masks
+
     with Display() as display:
         report = cut_masks(
             images,

@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from gpgc_dask.certificates import make_certificates
 from gpgc_dask.cli.console import facts, print_json, print_out
 from gpgc_dask.cli.options import Json
 
@@ -44,6 +43,8 @@ def certs(
     Encrypts what travels, and keeps strangers out: scheduler, workers and clients show each other
     certificates of one authority, which is made along with them.
     """
+    from gpgc_dask.certificates import make_certificates
+
     written = make_certificates(folder, days=days)
     if json:
         print_json({"files": [str(path) for path in written], "days": days})

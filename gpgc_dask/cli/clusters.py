@@ -6,12 +6,14 @@ import functools
 import inspect
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
 from gpgc_dask.cli.options import check_choice, check_output
-from gpgc_dask.cluster import TlsFiles, connect, reported
+
+if TYPE_CHECKING:
+    from gpgc_dask.cluster import TlsFiles
 
 __all__ = ["on_cluster"]
 
@@ -137,6 +139,8 @@ def _client(
         check_choice(**{name: value, "scheduler": scheduler})
     if not (always or workers or most_workers or memory_limit or scheduler or kubernetes):
         return None
+    from gpgc_dask.cluster import connect
+
     return connect(
         scheduler or ("kubernetes" if kubernetes else "local"),
         workers=workers,
@@ -155,6 +159,8 @@ def _reported(client: AbstractContextManager[Any] | None, page: str) -> Abstract
             "own: add --workers"
         )
     check_output(page)
+    from gpgc_dask.cluster import reported
+
     return reported(client, page)
 
 
@@ -165,4 +171,6 @@ def _tls(ca: str | None, cert: str | None, key: str | None) -> TlsFiles | None:
         return None
     if ca is None or cert is None or key is None:
         raise typer.BadParameter(f"{' and '.join(missing)} missing: the three go together")
+    from gpgc_dask.cluster import TlsFiles
+
     return TlsFiles(ca, cert, key)

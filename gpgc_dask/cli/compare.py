@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import pandas as pd
 import typer
 from rich.markup import escape
 
@@ -24,13 +23,11 @@ from gpgc_dask.cli.options import (
     to_classes,
     to_numbers,
 )
-from gpgc_dask.dataset import open_dataset
-from gpgc_dask.experiments import Comparison
-from gpgc_dask.experiments import compare as compare_models
-from gpgc_dask.experiments.output import write_comparison
-from gpgc_dask.experiments.tables import table_1, table_2, table_3
-from gpgc_dask.imaging.masks import MaskFormat
-from gpgc_dask.metrics import LEVEL
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from gpgc_dask.experiments import Comparison
 
 __all__ = ["EXAMPLE", "compare"]
 
@@ -99,6 +96,11 @@ def compare(
         tuple(to_numbers(void, "--void")),
         threshold,
     )
+    from gpgc_dask.dataset import open_dataset
+    from gpgc_dask.experiments import compare as compare_models
+    from gpgc_dask.experiments.output import write_comparison
+    from gpgc_dask.imaging.masks import MaskFormat
+
     with Display() as display, client or nullcontext():
         found = compare_models(
             open_dataset(train),
@@ -120,6 +122,8 @@ def compare(
 
 
 def _plain(found: Comparison) -> dict[str, Any]:
+    from gpgc_dask.experiments.tables import table_1, table_2, table_3
+
     tables = {"table1": table_1(found), "table2": table_2(found), "table3": table_3(found)}
     if found.quality is not None:
         tables["quality"] = found.quality
@@ -134,6 +138,9 @@ def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _show(found: Comparison) -> None:
+    from gpgc_dask.experiments.tables import table_1, table_2, table_3
+    from gpgc_dask.metrics import LEVEL
+
     titles = {
         "Table 1: all images": table_1(found),
         "Table 2: retrained on the best quarter": table_2(found),
@@ -159,6 +166,8 @@ def _is_empty(column: Any) -> bool:
 
 
 def _text(name: str, value: Any) -> str:
+    from gpgc_dask.metrics import LEVEL
+
     if not isinstance(value, float):
         return str(value)
     if value != value:

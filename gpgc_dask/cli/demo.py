@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -13,7 +13,9 @@ from gpgc_dask.cli.clusters import on_cluster
 from gpgc_dask.cli.console import facts, print_json, print_out, time_text
 from gpgc_dask.cli.displays import Display
 from gpgc_dask.cli.options import RUNNING, Json, check_output
-from gpgc_dask.demo.run import DemoListener, DemoResult, run_demo
+
+if TYPE_CHECKING:
+    from gpgc_dask.demo.run import DemoResult
 
 __all__ = ["EXAMPLE", "demo"]
 
@@ -41,6 +43,8 @@ def demo(
     rank and report and says how many of the spoilt masks are among the worst third.
     """
     check_output(folder=out)
+    from gpgc_dask.demo.run import DemoListener, run_demo
+
     with Display() as display:
         found = run_demo(
             out,

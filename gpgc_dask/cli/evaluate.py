@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
@@ -21,9 +21,9 @@ from gpgc_dask.cli.options import (
     to_classes,
     to_numbers,
 )
-from gpgc_dask.evaluation import LEVEL, Evaluation, Scores
-from gpgc_dask.evaluation import evaluate as evaluate_masks
-from gpgc_dask.storage import write_whole
+
+if TYPE_CHECKING:
+    from gpgc_dask.evaluation import Evaluation, Scores
 
 __all__ = ["EXAMPLE", "evaluate"]
 
@@ -66,6 +66,9 @@ def evaluate(
     ones; predictions hold the values of --classes, or 0 and one other.
     """
     check_output(out)
+    from gpgc_dask.evaluation import evaluate as evaluate_masks
+    from gpgc_dask.storage import write_whole
+
     with Display() as display:
         found = evaluate_masks(
             predicted,
@@ -124,6 +127,8 @@ def _percent(share: float | None) -> str:
 
 def _verdict(found: Evaluation, predicted: str, against: str) -> str:
     """Which of two is better, in a sentence."""
+    from gpgc_dask.evaluation import LEVEL
+
     test = f"Wilcoxon signed-rank p = {found.wilcoxon_p:.2g}"
     if found.significant:
         better, worse = (

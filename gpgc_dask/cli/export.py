@@ -9,12 +9,9 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from gpgc_dask import export as exporting
 from gpgc_dask.cli.console import note, print_json, print_out
 from gpgc_dask.cli.displays import Display
 from gpgc_dask.cli.options import By, ByOption, Json, ModelArgument, check_choice, check_output
-from gpgc_dask.dataset import open_dataset
-from gpgc_dask.persistence import load
 
 __all__ = ["EXAMPLE", "export"]
 
@@ -91,10 +88,14 @@ def export(
     check_choice(worst=worst, below=below is not None)
     check_choice(document_root=document_root, image_prefix=image_prefix)
     check_output(out)
+    from gpgc_dask.dataset import open_dataset
+    from gpgc_dask.export import export as hand_over
+    from gpgc_dask.persistence import load
+
     fitted = load(model)
     dataset = None if data is None else open_dataset(data)
     with Display() as display:
-        found = exporting.export(
+        found = hand_over(
             fitted,
             out,
             to.value,

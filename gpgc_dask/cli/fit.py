@@ -20,8 +20,6 @@ from gpgc_dask.cli.options import (
     check_choice,
     check_output,
 )
-from gpgc_dask.ranking import is_suspect
-from gpgc_dask.training import train
 
 __all__ = ["EXAMPLE", "DataArgument", "Method", "MethodName", "Redundancy", "fit", "to_redundancy"]
 
@@ -104,6 +102,8 @@ def fit(
     """
     check_choice(resume=resume, overwrite=overwrite)
     check_output(checkpoint, folder=out, urls=True)
+    from gpgc_dask.training import train
+
     with Display() as display:
         model = train(
             data,
@@ -132,6 +132,8 @@ def _parameters(method: MethodName, redundancy: str, max_iter: int) -> dict[str,
 
 
 def _outcome(out: str, model: Any) -> dict[str, Any]:
+    from gpgc_dask.ranking import is_suspect
+
     common = {
         "model": out,
         "images": len(model.review_),

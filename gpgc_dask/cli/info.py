@@ -8,7 +8,6 @@ import typer
 from rich.markup import escape
 
 from gpgc_dask.cli.console import facts, listing, print_json, print_out
-from gpgc_dask.dataset import open_dataset, summary
 
 __all__ = ["EXAMPLE", "info"]
 
@@ -21,6 +20,8 @@ def info(
     json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
 ) -> None:
     """Say what is in a dataset: sizes, classes, flags, what was skipped, where it came from."""
+    from gpgc_dask.dataset import open_dataset, summary
+
     found = summary(open_dataset(data))
     if json:
         print_json(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from enum import StrEnum
 from shlex import quote
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -31,8 +31,9 @@ from gpgc_dask.cli.options import (
     to_colour,
     to_numbers,
 )
-from gpgc_dask.imaging import IngestReport
-from gpgc_dask.imaging import ingest as ingest_images
+
+if TYPE_CHECKING:
+    from gpgc_dask.imaging import IngestReport
 
 __all__ = ["EXAMPLE", "ingest"]
 
@@ -158,6 +159,8 @@ def ingest(
         "mean": to_colour(mean, "--mean"),
         "std": to_colour(std, "--std"),
     }
+    from gpgc_dask.imaging import ingest as ingest_images
+
     with Display() as display:
         report = ingest_images(
             images,

@@ -8,8 +8,6 @@ from typing import Annotated
 
 import typer
 
-from gpgc_dask.storage import Location, check_writable, is_url
-
 __all__ = [
     "MASKS",
     "RUNNING",
@@ -127,6 +125,8 @@ def check_choice(**given: object) -> None:
 
 def check_output(*files: str | None, folder: str | None = None, urls: bool = False) -> None:
     """Complain now, not after the work, where something cannot be written; URLs if not ``urls``."""
+    from gpgc_dask.storage import Location, check_writable, is_url
+
     for output in filter(None, (*files, folder)):
         if is_url(output):
             Location.of(output)

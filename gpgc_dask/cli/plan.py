@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from dask.utils import format_bytes
 from rich.markup import escape
 
 from gpgc_dask.cli.console import listing, print_json, print_out
 from gpgc_dask.cli.fit import Method, MethodName, Redundancy, to_redundancy
 from gpgc_dask.cli.options import RUNNING, Json, Workers
-from gpgc_dask.dataset import open_dataset
-from gpgc_dask.machine import Machine
-from gpgc_dask.planning import PAPER, PAPER_FEATURES, Plan, Resources, Shape, duration
-from gpgc_dask.planning import plan as make_plan
-from gpgc_dask.svm import available_bytes
-from gpgc_dask.training import METHODS
+
+if TYPE_CHECKING:
+    from gpgc_dask.planning import Plan
 
 __all__ = ["EXAMPLE", "plan"]
 
@@ -70,6 +66,10 @@ def plan(
     if len(given) != 1:
         told = " and ".join(given) or "nothing"
         raise typer.BadParameter(f"name a dataset, or --images, or --paper; got {told}")
+    from gpgc_dask.dataset import open_dataset
+    from gpgc_dask.planning import PAPER, PAPER_FEATURES
+    from gpgc_dask.training import METHODS
+
     options = {"workers": workers, "threads": threads, "memory": memory}
     if data is None:
         if method is MethodName.SVM:
@@ -106,6 +106,12 @@ def _show_stated(
     json: bool,
 ) -> None:
     """Plans of datasets that are not there, side by side."""
+    from dask.utils import format_bytes
+
+    from gpgc_dask.machine import Machine
+    from gpgc_dask.planning import Resources, Shape, duration
+    from gpgc_dask.planning import plan as make_plan
+
     machine = Machine.calibrate(features) if calibrate else Machine.measure()
     resources = Resources.of(is_dask=True, **options)
     plans = {
@@ -145,6 +151,11 @@ def _show_stated(
 
 
 def _plan_svm(dataset: Any, *, json: bool) -> None:
+    from dask.utils import format_bytes
+
+    from gpgc_dask.svm import available_bytes
+    from gpgc_dask.training import METHODS
+
     n, k = dataset.sizes["superpixel"], dataset.sizes["feature"]
     needed = METHODS["svm"]().memory_bytes(n, k, len(dataset.attrs["classes"]))
     there = available_bytes()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -20,8 +20,9 @@ from gpgc_dask.cli.options import (
     check_choice,
     check_output,
 )
-from gpgc_dask.imaging import PredictReport, predict_masks
-from gpgc_dask.persistence import load
+
+if TYPE_CHECKING:
+    from gpgc_dask.imaging import PredictReport
 
 __all__ = ["EXAMPLE", "predict"]
 
@@ -70,6 +71,9 @@ def predict(
     check_choice(resume=resume, overwrite=overwrite)
     for folder in (out, probability, std):
         check_output(folder=folder)
+    from gpgc_dask.imaging import predict_masks
+    from gpgc_dask.persistence import load
+
     with Display() as display:
         report = predict_masks(
             load(model),

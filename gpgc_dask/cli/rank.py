@@ -6,18 +6,16 @@ import json as json_format
 import sys
 from pathlib import Path
 from shlex import quote
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import pandas as pd
 import typer
 from rich.markup import escape
 
 from gpgc_dask.cli.console import listing, note, print_json, print_out
 from gpgc_dask.cli.options import By, ByOption, Json, ModelArgument, check_choice, check_output
-from gpgc_dask.persistence import load
-from gpgc_dask.ranking import is_suspect, kept, rank, records, reviewed, to_csv
-from gpgc_dask.selection import filter_coco, write_folder
-from gpgc_dask.storage import write_whole
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["RANK_EXAMPLE", "SELECT_EXAMPLE", "rank_images", "select"]
 
@@ -52,6 +50,10 @@ def rank_images(
     whole list as CSV.
     """
     check_output(out)
+    from gpgc_dask.persistence import load
+    from gpgc_dask.ranking import rank, records, reviewed, to_csv
+    from gpgc_dask.storage import write_whole
+
     ranking = rank(reviewed(load(model), model), by.value)
     if out is not None:
         as_json = out.lower().endswith(".json")
@@ -66,10 +68,14 @@ def rank_images(
 
 
 def _json(ranking: pd.DataFrame) -> str:
+    from gpgc_dask.ranking import records
+
     return json_format.dumps(records(ranking), indent=2, ensure_ascii=False) + "\n"
 
 
 def _show(ranking: pd.DataFrame, model: str, out: str | None) -> None:
+    from gpgc_dask.ranking import is_suspect
+
     worst = ranking.head(SHOWN)
     rows = [
         (
@@ -135,6 +141,11 @@ def select(
     if copy and folder is None:
         raise typer.BadParameter("--copy belongs to --folder")
     check_output(out, coco, folder=folder)
+    from gpgc_dask.persistence import load
+    from gpgc_dask.ranking import kept, rank, reviewed
+    from gpgc_dask.selection import filter_coco, write_folder
+    from gpgc_dask.storage import write_whole
+
     fitted = load(model)
     ranking = rank(reviewed(fitted, model), by.value)
     chosen = kept(ranking, top=top, threshold=threshold, by=by.value)

@@ -6,15 +6,11 @@ from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from dask.utils import format_bytes
 from rich.markup import escape
 
 from gpgc_dask.cli.console import note, print_json, print_out
 from gpgc_dask.cli.displays import Display
 from gpgc_dask.cli.options import Json, check_output
-from gpgc_dask.dataset import open_dataset
-from gpgc_dask.persistence import load
-from gpgc_dask.report import write_report
 
 __all__ = ["EXAMPLE", "report"]
 
@@ -37,6 +33,12 @@ def report(
     are suspect, distributions, and a gallery to sort, filter and mark images in.
     """
     check_output(out)
+    from dask.utils import format_bytes
+
+    from gpgc_dask.dataset import open_dataset
+    from gpgc_dask.persistence import load
+    from gpgc_dask.report import write_report
+
     dataset, fitted = open_dataset(data), load(model)
     with Display() as display:
         found = write_report(dataset, fitted, out, title=title, progress=display.work)

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from distributed import Client
-from sklearn.utils.validation import check_is_fitted
 
 from gpgc_dask.arrays import Array, Labels
 from gpgc_dask.decisions import likelihood_logits, to_labels, to_probabilities
@@ -147,6 +146,8 @@ class Predictor:
 
     @classmethod
     def of(cls, model: Any, backbone: BackboneLike | None, *, with_variance: bool) -> Predictor:
+        from sklearn.utils.validation import check_is_fitted  # which workers need not load
+
         check_is_fitted(model)
         origin = getattr(model, "dataset_", {})
         if not {"class_values", "backbone", "recipe"} <= origin.keys():
