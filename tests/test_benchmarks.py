@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -15,8 +16,11 @@ SCRIPTS = sorted(path for path in (ROOT / "benchmarks").glob("*.py") if path.nam
 
 
 def smoke(script):
+    # All the clusters of a script after the first start sooner.
+    quick = {"DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD": "forkserver"}
     return subprocess.run(
         [sys.executable, script, "--smoke", "--repeats", "1"],
+        env=os.environ | quick,
         capture_output=True,
         text=True,
         check=False,
