@@ -97,6 +97,25 @@ def test_version(run):
     assert run("--version") == (0, f"gpgc_dask {__version__}\n", "")
 
 
+LOOK = """
+import sys
+from gpgc_dask.cli import main
+try:
+    main(sys.argv[1:])
+finally:
+    print(sorted({"dask", "numpy", "pandas", "sklearn", "zarr"} & {*sys.modules}), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("called", [["--help"], ["fit", "--help"], ["fit"], ["plan"]])
+def test_help_and_wrong_calls_do_not_wait_for_the_library(called):
+    done = subprocess.run(
+        [sys.executable, "-c", LOOK, *called], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == (0 if "--help" in called else 2), done.stderr
+    assert done.stderr.splitlines()[-1] == "[]"
+
+
 def test_debug_shows_where(tmp_path):
     with pytest.raises(FileNotFoundError):
         main(["info", str(tmp_path / "nothing.zarr"), "--debug"])
