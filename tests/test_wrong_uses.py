@@ -181,7 +181,8 @@ WRONG = {
         for arguments in uses
     ],
 )
-def test_one_line_and_nothing_lost(run, place, command, arguments):
+def test_one_line_and_nothing_lost(run, place, command, arguments, monkeypatch):
+    monkeypatch.setattr("gpgc_dask.cluster.CONNECT_SECONDS", 1)
     before = tree_bytes(place)
     code, out, err = run(command, *arguments)
     assert code in (1, 2), err
