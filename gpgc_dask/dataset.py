@@ -42,7 +42,7 @@ from gpgc_dask.damage import (
     read_attributes,
     read_metadata,
 )
-from gpgc_dask.guarded import GuardedArray, GuardedStore, checksummed
+from gpgc_dask.guarded import GuardedArray, checksummed, open_guarded
 from gpgc_dask.paths import check_sources
 from gpgc_dask.schema import VARIABLES, check_descriptions, codec_names
 from gpgc_dask.storage import Location
@@ -230,12 +230,15 @@ def _opened(
     """Our arrays, each guarded, and whatever else somebody has put into the group."""
     whole = VARIABLES if DIGESTS in attributes else ("features", "segments")
     compressed = [name for name, told in arrays.items() if "zstd" in codec_names(told)]
-    store = GuardedStore(location.group().store, frozenset(whole), frozenset(compressed))
-    group = zarr.open_group(store, mode="r", zarr_format=3, use_consolidated=False)
+    group = open_guarded(location, arrays, whole=whole, compressed=compressed)
     # What an interrupted overwrite left beside a whole dataset is no part of it.
     warnings.filterwarnings("ignore", message=f"Object at {re.escape(UNFINISHED_FOLDER)} is not")
     others = xr.open_zarr(
-        store, chunks={}, consolidated=False, mask_and_scale=False, drop_variables=[*VARIABLES]
+        group.store,
+        chunks={},
+        consolidated=False,
+        mask_and_scale=False,
+        drop_variables=[*VARIABLES],
     )
     own = {name: _variable(GuardedArray(group, name, str(location), WAY_OUT, _contents))
            for name in VARIABLES}  # fmt: skip

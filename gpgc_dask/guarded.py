@@ -7,18 +7,21 @@ chunk was written, and an array tells a chunk that cannot be read by name, rows 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
+from zarr.core.buffer import default_buffer_prototype
 from zarr.storage import LocalStore, WrapperStore
 
 from gpgc_dask.arrays import Labels
 from gpgc_dask.damage import DamagedError, check_inside
+from gpgc_dask.storage import Location
 
-__all__ = ["MAX_CHUNK_BYTES", "GuardedArray", "GuardedStore", "checksummed"]
+__all__ = ["MAX_CHUNK_BYTES", "GuardedArray", "checksummed", "open_guarded"]
 
 MAX_CHUNK_BYTES = 1 << 30
 """Decoded bytes of a chunk at most, whatever its description or its compressed bytes say."""
@@ -46,19 +49,28 @@ class GuardedStore(WrapperStore[Any]):
 
     whole : names of the arrays of which every chunk was written
     compressed : names of those that are compressed, by zstd
+    known : {key: JSON} of descriptions that were read, and found right, before: not asked for again
     """
 
-    def __init__(self, store: Any, whole: frozenset[str], compressed: frozenset[str]) -> None:
+    def __init__(
+        self,
+        store: Any,
+        whole: frozenset[str],
+        compressed: frozenset[str],
+        known: Mapping[str, bytes],
+    ) -> None:
         super().__init__(store)
-        self.whole, self.compressed = whole, compressed
+        self.whole, self.compressed, self.known = whole, compressed, known
 
     def __str__(self) -> str:
         return str(self._store)
 
     def _with_store(self, store: Any) -> GuardedStore:
-        return type(self)(store, self.whole, self.compressed)
+        return type(self)(store, self.whole, self.compressed, self.known)
 
     async def get(self, key: str, prototype: Any = None, byte_range: Any = None) -> Any:
+        if key in self.known and byte_range is None:
+            return (prototype or default_buffer_prototype()).buffer.from_bytes(self.known[key])
         if isinstance(self._store, LocalStore):
             check_inside(str(self._store.root), key)
         found = await self._store.get(key, prototype, byte_range)
@@ -68,6 +80,20 @@ class GuardedStore(WrapperStore[Any]):
         if is_chunk and found is not None and name in self.compressed:
             _check_unpacked_size(found.as_numpy_array()[:18].tobytes())
         return found
+
+
+def open_guarded(
+    location: Location,
+    described: Mapping[str, Any],
+    *,
+    whole: Iterable[str],
+    compressed: Iterable[str],
+) -> zarr.Group:
+    """The group at a location, to read from, whose arrays are as ``described``: {name: JSON}."""
+    known = {f"{name}/zarr.json": json.dumps(told).encode() for name, told in described.items()}
+    inner = location.store(read_only=True)
+    store = GuardedStore(inner, frozenset(whole), frozenset(compressed), known)
+    return zarr.open_group(store, mode="r", zarr_format=3, use_consolidated=False)
 
 
 def _check_unpacked_size(head: bytes) -> None:

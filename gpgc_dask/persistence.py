@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import shutil
 import uuid
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ import zarr
 
 from gpgc_dask.arrays import Labels
 from gpgc_dask.damage import DIGESTS, DamagedError, check_digests, digests, read_attributes
-from gpgc_dask.guarded import GuardedArray, GuardedStore, checksummed
+from gpgc_dask.guarded import GuardedArray, checksummed, open_guarded
 from gpgc_dask.schema import check_plain
 from gpgc_dask.storage import Location, retold
 
@@ -30,6 +32,9 @@ FORMAT = "gpgc_dask model"
 UNFINISHED = f"{FORMAT}, unfinished"
 FORMAT_VERSION = 2
 """2: chunks have checksums, descriptions have digests. 1 had neither."""
+
+AT_A_TIME = 16
+"""Objects read or written at a time: on an object store each is a round trip."""
 
 WAY_OUT = "restore it from a copy, or fit it again (gpgc fit --overwrite)"
 
@@ -94,11 +99,23 @@ def _save_folder(model: Any, target: Path) -> None:
 
 
 def _save_objects(model: Any, location: Location) -> None:
-    location.group("a").attrs.put({"format": UNFINISHED})
+    """Made in memory and put there an object at a time: Zarr would ask for each time and again."""
+    drafts, name = Location.of("memory://gpgc-drafts"), uuid.uuid4().hex
+    draft = Location.of(f"{drafts}/{name}")
+    try:
+        _write(model, draft)
+        objects = {key: draft.read(key) for key in draft.files()}
+    finally:
+        drafts.remove(name)
+    mark = {"zarr_format": 3, "node_type": "group", "attributes": {"format": UNFINISHED}}
+    location.write("zarr.json", json.dumps(mark).encode())
+    finished = objects.pop("zarr.json")
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
+        list(pool.map(location.write, objects.keys(), objects.values()))
     # Arrays that the new model does not have would be taken for its own.
-    for name in set(location.names()) - {"zarr.json"}:
-        location.remove(name)
-    _write(model, location)
+    for key in location.files() - objects.keys() - {"zarr.json"}:
+        location.remove(key)
+    location.write("zarr.json", finished)
 
 
 def load(path: str | PathLike[str], storage_options: dict[str, Any] | None = None) -> Any:
@@ -112,7 +129,8 @@ def load(path: str | PathLike[str], storage_options: dict[str, Any] | None = Non
     (True, 12)
     """
     source = Location.of(path, storage_options)
-    found = state(source)
+    meta = read_attributes(source)
+    found = _judged(source, meta)
     if found == "absent":
         raise FileNotFoundError(f"{source} does not exist: make a model with gpgc fit, or save()")
     if found == "unfinished":
@@ -120,60 +138,83 @@ def load(path: str | PathLike[str], storage_options: dict[str, Any] | None = Non
             f"{source} is not finished: wait for who is saving it, or go on with the same gpgc fit "
             "and --resume"
         )
-    if found == "foreign":
+    if found == "foreign" or meta is None:
         raise ValueError(
             f"{source} is not a gpgc_dask model: pass what gpgc fit, or save(), has written"
         )
-    meta = read_attributes(source) or {}
     version = meta.get("format_version")
     if type(version) is int and version > FORMAT_VERSION:
         raise ValueError(
             f"{source} was written by a newer gpgc_dask (format {version}, "
             f"this one reads up to {FORMAT_VERSION}): upgrade gpgc_dask"
         )
-    group = _opened(source, meta)
+    stored = _stored(source, meta)
     try:
-        return _read_model(group, meta["estimator"])
+        return _read_model(stored, meta["estimator"])
     except DamagedError:
         raise
     except (KeyError, TypeError, ValueError) as error:
         raise DamagedError(f"{source} is damaged ({error}): {WAY_OUT}") from error
 
 
-def _opened(location: Location, meta: dict[str, Any]) -> zarr.Group:
-    """The model's group, whose arrays are described as they were when written."""
+@dataclass(frozen=True)
+class _Stored:
+    """Arrays of a model by name, and the attributes of each."""
+
+    arrays: dict[str, Labels]
+    attributes: dict[str, dict[str, Any]]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.arrays
+
+
+def _stored(location: Location, meta: dict[str, Any]) -> _Stored:
+    """All arrays of the model at a location, described as they were when written."""
     if meta.get("format_version") == 1 and DIGESTS not in meta:
-        return location.group()
-    arrays = check_digests(location, meta, WAY_OUT)
-    check_plain(arrays, str(location))
-    names = frozenset(arrays)
-    store = GuardedStore(location.group().store, names, names)
-    return zarr.open_group(store, mode="r", zarr_format=3, use_consolidated=False)
+        group = location.group()
+        names = list(group.array_keys())
+    else:
+        described = check_digests(location, meta, WAY_OUT)
+        check_plain(described, str(location))
+        names = list(described)
+        group = open_guarded(location, described, whole=names, compressed=names)
+
+    def read(name: str) -> tuple[Labels, dict[str, Any]]:
+        array = GuardedArray(group, name, str(location), WAY_OUT)
+        return array[...], dict(array.array.attrs)
+
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
+        found = dict(zip(names, pool.map(read, names), strict=True))
+    return _Stored(
+        {name: values for name, (values, _) in found.items()},
+        {name: attributes for name, (_, attributes) in found.items()},
+    )
 
 
-def _read_model(group: zarr.Group, estimator: str) -> Any:
+def _read_model(stored: _Stored, estimator: str) -> Any:
     from gpgc_dask.estimators import GP, GPGC
     from gpgc_dask.svm import MarginSVM
 
     kind = {"GPGC": GPGC, "GP": GP, "MarginSVM": MarginSVM}[estimator]
-    model = kind(**_parameters(_read_json(group, "parameters")))
+    model = kind(**_parameters(_read_json(stored, "parameters")))
     for name in ARRAYS:
-        if name in group:
-            value = _read_array(group, name)
+        if name in stored:
+            value = stored.arrays[name]
             setattr(model, name, value if value.ndim else value[()])
     for name in LABELS:
-        if name in group or f"{name}json" in group:
-            setattr(model, name, _read_labels(group, name))
-    for name, value in _read_json(group, "values").items():
+        if name in stored or f"{name}json" in stored:
+            setattr(model, name, _read_labels(stored, name))
+    for name, value in _read_json(stored, "values").items():
         setattr(model, name, value)
-    if "datasetjson" in group:
-        model.dataset_ = _read_json(group, "dataset")
-    if "reviewjson" in group:
-        model.review_ = _read_table(group, "review")
-    if "historyjson" in group:
-        model.history_ = _read_json(group, "history")
-        names = _read_labels(group, "feature_groups").tolist()
-        model.feature_scales_ = dict(zip(names, _read_array(group, "scales").tolist(), strict=True))
+    if "datasetjson" in stored:
+        model.dataset_ = _read_json(stored, "dataset")
+    if "reviewjson" in stored:
+        model.review_ = _read_table(stored, "review")
+    if "historyjson" in stored:
+        model.history_ = _read_json(stored, "history")
+        names = _read_labels(stored, "feature_groups").tolist()
+        scales = stored.arrays["scales"].tolist()
+        model.feature_scales_ = dict(zip(names, scales, strict=True))
     return model
 
 
@@ -208,9 +249,14 @@ def _write(model: Any, location: Location) -> None:
 
 def state(location: Location) -> str:
     """What is at a location: "absent", "complete", "unfinished" (being saved) or "foreign"."""
-    if not location.exists():
-        return "absent"
-    mark = (read_attributes(location) or {}).get("format")
+    return _judged(location, read_attributes(location))
+
+
+def _judged(location: Location, meta: dict[str, Any] | None) -> str:
+    """The same, where the attributes that are there have been read."""
+    if meta is None:
+        return "foreign" if location.exists() else "absent"
+    mark = meta.get("format")
     return {FORMAT: "complete", UNFINISHED: "unfinished"}.get(str(mark), "foreign")
 
 
@@ -235,17 +281,13 @@ def _write_array(group: zarr.Group, name: str, value: Labels) -> None:
     group.create_array(name, data=data, **checksummed(compressed=True))
 
 
-def _read_array(group: zarr.Group, name: str) -> Labels:
-    return GuardedArray(group, name, str(group.store), WAY_OUT)[...]
-
-
 def _write_json(group: zarr.Group, name: str, value: Any) -> None:
     text = json.dumps(value, default=_plain).encode()
     _write_array(group, f"{name}json", np.frombuffer(text, dtype=np.uint8))
 
 
-def _read_json(group: zarr.Group, name: str) -> Any:
-    return json.loads(bytes(_read_array(group, f"{name}json")))
+def _read_json(stored: _Stored, name: str) -> Any:
+    return json.loads(bytes(stored.arrays[f"{name}json"]))
 
 
 def _plain(value: Any) -> Any:
@@ -260,9 +302,9 @@ def _write_table(group: zarr.Group, name: str, table: pd.DataFrame) -> None:
         _write_labels(group, f"{name}_{column}", np.array(table[column].tolist()))
 
 
-def _read_table(group: zarr.Group, name: str) -> pd.DataFrame:
-    columns = _read_json(group, name)
-    return pd.DataFrame({column: _read_labels(group, f"{name}_{column}") for column in columns})
+def _read_table(stored: _Stored, name: str) -> pd.DataFrame:
+    columns = _read_json(stored, name)
+    return pd.DataFrame({column: _read_labels(stored, f"{name}_{column}") for column in columns})
 
 
 def _write_labels(group: zarr.Group, name: str, labels: Labels) -> None:
@@ -281,9 +323,9 @@ def _write_labels(group: zarr.Group, name: str, labels: Labels) -> None:
         )
 
 
-def _read_labels(group: zarr.Group, name: str) -> Labels:
-    if name in group:
-        values, told = _read_array(group, name), group[name].attrs
+def _read_labels(stored: _Stored, name: str) -> Labels:
+    if name in stored:
+        values, told = stored.arrays[name], stored.attributes[name]
         return values.astype(told["dtype"]) if "dtype" in told else values
-    labels = _read_json(group, name)
+    labels = _read_json(stored, name)
     return np.array(labels, dtype=object if name == "feature_names_in_" else None)

@@ -134,6 +134,38 @@ def test_everything_is_in_the_store(proxy, stored, local_model, run, tmp_path):
     assert run("fit", stored, "-o", target, "--resume", "--redundancy", 1)[0] == 0
 
 
+def test_few_requests(proxy, stored, local_model):
+    """One for a chunk of each read, one for what describes an array, and some more."""
+
+    def requests(call):
+        proxy.heal()
+        return call(), proxy.requests
+
+    dataset, opening = requests(lambda: open_dataset(stored))
+    assert opening <= len(dataset.variables) + 25
+    model, fitting = requests(lambda: GPGC(redundancy=1.0).fit(dataset))
+    chunks = sum(len(dataset[name].chunks[0]) for name in ("features", "label", "image", "weight"))
+    assert fitting <= chunks * (model.n_reads_ + 1)
+    _, saving = requests(lambda: local_model.save("s3://bucket/few.zarr"))
+    files = len(Location.of("s3://bucket/few.zarr").files())
+    assert saving <= files + 15
+    assert requests(lambda: local_model.save("s3://bucket/few.zarr"))[1] <= files + 15
+    loaded, loading = requests(lambda: load("s3://bucket/few.zarr"))
+    assert loading <= files + 15
+    np.testing.assert_array_equal(loaded.coef_, local_model.coef_)
+
+
+def test_saved_again_nothing_of_the_old_model_is_left(proxy, local_model):
+    target = Location.of("s3://bucket/again.zarr")
+    local_model.save(target)
+    target.write("C_grid_/zarr.json", b"{}")
+    target.write("left/c/0", b"")
+    names = target.files()
+    local_model.save(target)
+    assert names - target.files() == {"C_grid_/zarr.json", "left/c/0"}
+    np.testing.assert_array_equal(load(target).coef_, local_model.coef_)
+
+
 def test_who_serves_it(proxy, stored):
     """The faster client where it knows the keys; else, or with options of fsspec's, s3fs."""
     served = {"s3fs": "FsspecStore", "obstore": "ObjectStore"}[proxy.kind]
@@ -253,6 +285,11 @@ def test_a_model_is_whole_or_none(proxy, monkeypatch, tmp_path):
     old.save(target)
     with monkeypatch.context() as patch:
         crash_after(patch, sys.modules["gpgc_dask.persistence"], "_write_array", 4)
+        with pytest.raises(CrashError):
+            new.save(target)
+    assert type(load(target)) is GPGC
+    with monkeypatch.context() as patch:
+        crash_after(patch, Location, "write", 4)
         with pytest.raises(CrashError):
             new.save(target)
     with pytest.raises(ValueError, match=r"is not finished.*--resume"):
