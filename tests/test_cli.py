@@ -13,8 +13,8 @@ import pytest
 
 from gpgc_dask import __version__, open_dataset
 from gpgc_dask.cli import main
+from gpgc_dask.damage import read_attributes
 from gpgc_dask.imaging import ingest
-from gpgc_dask.persistence import state
 from tests.images import save_pair, save_pairs
 
 QUICK = ["--backbone", "colour", "--superpixels", "20"]
@@ -170,11 +170,11 @@ def test_ctrl_c_says_how_to_go_on(tmp_path):
 
 
 def test_what_the_library_logs_is_told_as_notes(run, monkeypatch, tmp_path):
-    def noisy(path):
+    def noisy(location):
         logging.getLogger("gpgc_dask").warning("the store is slow")
-        return state(path)
+        return read_attributes(location)
 
-    monkeypatch.setattr("gpgc_dask.persistence.state", noisy)
+    monkeypatch.setattr("gpgc_dask.persistence.read_attributes", noisy)
     code, _, err = run("rank", tmp_path / "no.zarr")
     assert code == 1
     assert err.splitlines()[0] == "gpgc: the store is slow"
