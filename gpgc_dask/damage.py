@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from gpgc_dask.storage import Location
+from gpgc_dask.storage import AT_A_TIME, Location
 
 __all__ = [
     "DIGESTS",
@@ -27,9 +27,6 @@ __all__ = [
 
 DIGESTS = "metadata_digests"
 """The attribute that holds them: {"attributes": {name: digest}, "arrays": {name: digest}}."""
-
-READERS = 16
-"""Descriptions read at a time: on an object store each is a round trip."""
 
 METADATA_BYTES = 64 << 20
 """What describes an array, or a group, is never larger."""
@@ -101,7 +98,7 @@ def read_metadata(location: Location, names: Iterable[str]) -> dict[str, Any]:
         except ABSENT:
             return name, None
 
-    with ThreadPoolExecutor(READERS) as pool:
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
         return {name: found for name, found in pool.map(read, names) if found is not None}
 
 

@@ -24,7 +24,7 @@ from gpgc_dask.arrays import Labels
 from gpgc_dask.damage import DIGESTS, DamagedError, check_digests, digests, read_attributes
 from gpgc_dask.guarded import GuardedArray, checksummed, open_guarded
 from gpgc_dask.schema import check_plain
-from gpgc_dask.storage import Location, retold
+from gpgc_dask.storage import AT_A_TIME, Location, retold
 
 __all__ = ["load", "save", "state"]
 
@@ -32,9 +32,6 @@ FORMAT = "gpgc_dask model"
 UNFINISHED = f"{FORMAT}, unfinished"
 FORMAT_VERSION = 2
 """2: chunks have checksums, descriptions have digests. 1 had neither."""
-
-AT_A_TIME = 16
-"""Objects read or written at a time: on an object store each is a round trip."""
 
 WAY_OUT = "restore it from a copy, or fit it again (gpgc fit --overwrite)"
 

@@ -28,6 +28,7 @@ from gpgc_dask.objects import PatientStore, client_options
 from gpgc_dask.retrying import patiently
 
 __all__ = [
+    "AT_A_TIME",
     "UNFINISHED_SUFFIX",
     "Location",
     "check_no_secret",
@@ -38,6 +39,9 @@ __all__ = [
 ]
 
 Result = TypeVar("Result")
+
+AT_A_TIME = 16
+"""Objects read or written at a time: on an object store each is a round trip."""
 
 UNFINISHED_SUFFIX = ".partial"
 """Ending of files still being written, Zarr's own among them; what a kill leaves behind."""

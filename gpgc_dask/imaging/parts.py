@@ -22,16 +22,13 @@ from gpgc_dask.damage import DamagedError
 from gpgc_dask.dataset import UNFINISHED_FOLDER
 from gpgc_dask.imaging.extract import Described, Labelled
 from gpgc_dask.imaging.files import Pair
-from gpgc_dask.storage import Location
+from gpgc_dask.storage import AT_A_TIME, Location
 
 __all__ = ["FinishedImage", "Kept", "read_features", "read_index", "read_segments", "write_part"]
 
 FOLDER = f"{UNFINISHED_FOLDER}/parts"
 
 CHECKSUM_BYTES = 4
-
-READERS = 16
-"""Parts' indices read at a time: on an object store each is a round trip."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +119,7 @@ def check_layers(images: Sequence[FinishedImage]) -> None:
 def read_index(location: Location) -> Iterable[Kept]:
     """All finished images, part by part."""
     names = [name for name in location.names(FOLDER) if name.endswith(".rows")]
-    with ThreadPoolExecutor(READERS) as pool:
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
         for name, content in zip(
             names, pool.map(lambda name: location.read(f"{FOLDER}/{name}"), names), strict=True
         ):
