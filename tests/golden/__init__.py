@@ -132,7 +132,7 @@ def _photos(folder: Path) -> tuple[Path, Path]:
 
 def _described(path: Path) -> dict[str, Any]:
     attributes = json.loads((path / "zarr.json").read_text())["attributes"]
-    found: dict[str, Any] = {"attributes": {name: None for name in sorted(attributes)}}
+    found: dict[str, Any] = {"attributes": dict.fromkeys(sorted(attributes))}
     found["attributes"] |= {name: attributes[name] for name in ("format", "format_version")}
     for meta in sorted(path.glob("*/zarr.json")):
         array = json.loads(meta.read_text())
