@@ -6,10 +6,10 @@ import shutil
 
 import pytest
 
-from gpgc_dask.imaging import ingest
-from gpgc_dask.training import train
-from tests.ingesting import QUICK
-from tests.places import save_folders, save_others
+from gpgc_dask.pipelines.ingest import ingest
+from gpgc_dask.pipelines.train import train
+from tests.support.ingesting import QUICK
+from tests.support.places import save_folders, save_others
 
 
 @pytest.fixture(scope="session")

@@ -11,9 +11,9 @@ import time
 import numpy as np
 from common import Section, parser
 
-from gpgc_dask.evidence import Posterior
-from gpgc_dask.oracle.kernels import Accumulator, Arithmetic, Projection, Workspace, batch_rows
-from gpgc_dask.process import blas_threads, map_threads, one_blas_thread
+from gpgc_dask.core.threads import blas_threads, map_threads, one_blas_thread
+from gpgc_dask.gp.evidence import Posterior
+from gpgc_dask.gp.oracle.kernels import Accumulator, Arithmetic, Projection, Workspace, batch_rows
 
 FLOAT32 = np.dtype(np.float32)
 

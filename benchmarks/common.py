@@ -16,7 +16,7 @@ import zarr
 from dask import array as da
 from distributed import Client, LocalCluster
 
-from gpgc_dask.cluster import OURS
+from gpgc_dask.clusters.connect import OURS
 
 DOCS = Path(__file__).parent.parent / "docs"
 

@@ -10,10 +10,10 @@ from dataclasses import replace
 from common import Section, parser
 from dask.utils import format_bytes
 
-from gpgc_dask.deploy import Settings
-from gpgc_dask.deploy.sizes import Sizes
-from gpgc_dask.machine import Machine
-from gpgc_dask.planning import PAPER, PAPER_FEATURES, Plan, Resources, Shape, duration, plan
+from gpgc_dask.clusters.kubernetes import Settings
+from gpgc_dask.clusters.kubernetes.sizes import Sizes
+from gpgc_dask.planning.machine import Machine
+from gpgc_dask.planning.plan import PAPER, PAPER_FEATURES, Plan, Resources, Shape, duration, plan
 
 GUIDE = "../deploy/README.md"
 """As seen from docs/."""

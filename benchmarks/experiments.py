@@ -21,13 +21,13 @@ from common import parser
 from PIL import Image
 
 from gpgc_dask import open_dataset
-from gpgc_dask.cluster import connect
+from gpgc_dask.clusters.connect import connect
 from gpgc_dask.demo.folders import write_set
 from gpgc_dask.experiments import Comparison, compare
 from gpgc_dask.experiments.output import markdown_table, to_markdown
 from gpgc_dask.experiments.tables import table_1, table_2, table_3
-from gpgc_dask.imaging import ingest
-from gpgc_dask.imaging.grabcut import autoseg
+from gpgc_dask.pipelines.autoseg import autoseg
+from gpgc_dask.pipelines.ingest import ingest
 
 WRONG_SHARE, JITTER = 0.15, 0.5
 

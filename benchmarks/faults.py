@@ -27,8 +27,8 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from gpgc_dask import load  # noqa: E402
-from tests.processes import Processes  # noqa: E402
-from tests.superpixels import write_dataset  # noqa: E402
+from tests.support.processes import Processes  # noqa: E402
+from tests.support.superpixels import write_dataset  # noqa: E402
 
 BOUND = 1e-6
 """Nats a row that a fit may end from the undisturbed one."""

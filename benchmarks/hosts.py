@@ -22,8 +22,8 @@ from common import Section, parser
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.processes import Processes  # noqa: E402
-from tests.superpixels import write_dataset  # noqa: E402
+from tests.support.processes import Processes  # noqa: E402
+from tests.support.superpixels import write_dataset  # noqa: E402
 
 HOSTS = {f"10.77.0.{number}": f"gpgc-host{number}" for number in (1, 2, 3)}
 BRIDGE = "gpgc-bridge"

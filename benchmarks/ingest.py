@@ -12,8 +12,8 @@ from pathlib import Path
 from common import parser
 from photos import save_set
 
-from gpgc_dask.cluster import connect
-from gpgc_dask.imaging import IngestReport, ingest
+from gpgc_dask.clusters.connect import connect
+from gpgc_dask.pipelines.ingest import IngestReport, ingest
 
 BAR_SHARE, BAR_SPEEDUP = 0.10, 1.7
 FREE = ("superpixels", "backbone")

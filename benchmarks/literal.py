@@ -16,7 +16,8 @@ from common import Section, cluster, parser, seconds, write_superpixels
 from dask import array as da
 from scipy.optimize import minimize
 
-from gpgc_dask import GPGC, evidence
+from gpgc_dask import GPGC
+from gpgc_dask.gp import evidence
 
 WITHIN_NATS = 1.0
 BAR = 20

@@ -13,12 +13,12 @@ import dask
 import numpy as np
 from common import best_seconds, cluster, parser, write_superpixels
 
-from gpgc_dask.evidence import posterior
-from gpgc_dask.noise import FixedPointRule
-from gpgc_dask.oracle.base import Rows
-from gpgc_dask.oracle.dask import DaskSweeps
-from gpgc_dask.oracle.kernels import Arithmetic
-from gpgc_dask.oracle.numpy import NumpySweeps
+from gpgc_dask.gp.evidence import posterior
+from gpgc_dask.gp.noise import FixedPointRule
+from gpgc_dask.gp.oracle.base import Rows
+from gpgc_dask.gp.oracle.dask import DaskSweeps
+from gpgc_dask.gp.oracle.kernels import Arithmetic
+from gpgc_dask.gp.oracle.numpy import NumpySweeps
 
 
 def main() -> None:

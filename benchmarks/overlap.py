@@ -77,7 +77,7 @@ def main() -> None:
             step = one_step(type(data)(lazy, data.y, data.groups, data.feature_groups, data.spoilt))
 
             def waiting(step=step):
-                with mock.patch("gpgc_dask.oracle.dask.ahead", in_turn):
+                with mock.patch("gpgc_dask.gp.oracle.dask.ahead", in_turn):
                     step()
 
             taken = best_seconds({"ahead": step, "waiting": waiting}, args.repeats)

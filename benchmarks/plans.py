@@ -5,8 +5,8 @@ from __future__ import annotations
 from common import Section, parser
 from dask.utils import format_bytes
 
-from gpgc_dask.machine import Machine
-from gpgc_dask.planning import PAPER, PAPER_FEATURES, Resources, Shape, duration, plan
+from gpgc_dask.planning.machine import Machine
+from gpgc_dask.planning.plan import PAPER, PAPER_FEATURES, Resources, Shape, duration, plan
 
 HERE = Resources(workers=1, threads=2, memory=None, separate=False)
 CLUSTER = Resources(workers=20, threads=16, memory=None, separate=True)

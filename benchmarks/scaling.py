@@ -12,12 +12,12 @@ import numpy as np
 from common import Section, Superpixels, best_seconds, cluster, parser, seconds, write_superpixels
 
 from gpgc_dask import GPGC
-from gpgc_dask.evidence import posterior
-from gpgc_dask.noise import FixedPointRule
-from gpgc_dask.oracle.base import Look, Rows
-from gpgc_dask.oracle.dask import DaskSweeps
-from gpgc_dask.oracle.kernels import Arithmetic
-from gpgc_dask.solvers.problem import probe_directions
+from gpgc_dask.gp.evidence import posterior
+from gpgc_dask.gp.noise import FixedPointRule
+from gpgc_dask.gp.oracle.base import Look, Rows
+from gpgc_dask.gp.oracle.dask import DaskSweeps
+from gpgc_dask.gp.oracle.kernels import Arithmetic
+from gpgc_dask.gp.solvers.problem import probe_directions
 
 BAR = 1.7
 

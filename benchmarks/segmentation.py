@@ -18,11 +18,12 @@ from photos import save_set
 from sklearn.metrics import roc_auc_score
 
 from gpgc_dask import GP, GPGC, open_dataset
-from gpgc_dask.cluster import connect
-from gpgc_dask.imaging import ingest, paint_image
+from gpgc_dask.clusters.connect import connect
+from gpgc_dask.core.metrics import average_class_accuracy, class_hits
 from gpgc_dask.imaging.masks import MaskFormat, read_mask
+from gpgc_dask.imaging.painting import paint_image
 from gpgc_dask.imaging.photos import Orientation
-from gpgc_dask.metrics import average_class_accuracy, class_hits
+from gpgc_dask.pipelines.ingest import ingest
 
 
 def make(folder: Path, target: Path, **options: object) -> xr.Dataset:

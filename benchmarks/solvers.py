@@ -10,11 +10,12 @@ import numpy as np
 from common import parser, relu_features
 from scipy.optimize import minimize
 
-from gpgc_dask import GPGC, evidence
-from gpgc_dask.oracle.base import Rows
-from gpgc_dask.oracle.kernels import Arithmetic
-from gpgc_dask.oracle.numpy import NumpySweeps
-from gpgc_dask.solvers import SOLVERS
+from gpgc_dask import GPGC
+from gpgc_dask.gp import evidence
+from gpgc_dask.gp.oracle.base import Rows
+from gpgc_dask.gp.oracle.kernels import Arithmetic
+from gpgc_dask.gp.oracle.numpy import NumpySweeps
+from gpgc_dask.gp.solvers import SOLVERS
 
 WITHIN_NATS = 1e-3
 LIMIT = 300

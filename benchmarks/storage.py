@@ -16,9 +16,9 @@ import zarr
 from common import Section, best_seconds, open_features, parser, relu_features
 from zarr.codecs import BloscCodec, Crc32cCodec, ZstdCodec
 
-from gpgc_dask.oracle.base import Rows
-from gpgc_dask.oracle.dask import DaskSweeps
-from gpgc_dask.oracle.kernels import Arithmetic
+from gpgc_dask.gp.oracle.base import Rows
+from gpgc_dask.gp.oracle.dask import DaskSweeps
+from gpgc_dask.gp.oracle.kernels import Arithmetic
 
 CODECS = {
     "none": None,

@@ -31,7 +31,6 @@ extensions = [
     "commands",
     "docstrings",
     "notebooks",
-    "rooms",
 ]
 exclude_patterns = ["_build", "_ext", "*.py"]
 

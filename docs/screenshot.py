@@ -25,7 +25,7 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import Page, TimeoutError, sync_playwright
 
-from gpgc_dask.cluster import connect
+from gpgc_dask.clusters.connect import connect
 from gpgc_dask.demo.run import run_demo
 
 HERE = Path(__file__).parent

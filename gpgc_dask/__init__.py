@@ -7,22 +7,59 @@ from typing import TYPE_CHECKING
 from lazy_loader import attach
 
 if TYPE_CHECKING:
-    from gpgc_dask.dataset import open_dataset
-    from gpgc_dask.estimators import GP, GPGC
-    from gpgc_dask.persistence import load
-    from gpgc_dask.svm import MarginSVM
+    from gpgc_dask.clusters.connect import connect
+    from gpgc_dask.core import errors
+    from gpgc_dask.core.errors import GpgcError
+    from gpgc_dask.data.dataset import open_dataset
+    from gpgc_dask.imaging.painting import write_masks
+    from gpgc_dask.models.gp import GP, GPGC
+    from gpgc_dask.models.persistence import load
+    from gpgc_dask.models.review import rank
+    from gpgc_dask.models.svm import MarginSVM
+    from gpgc_dask.pipelines.ingest import ingest
+    from gpgc_dask.pipelines.predict import predict_masks
+    from gpgc_dask.pipelines.train import train
+    from gpgc_dask.results.evaluation import evaluate
+    from gpgc_dask.results.report import write_report
 
-__all__ = ["GP", "GPGC", "MarginSVM", "__version__", "load", "open_dataset"]
+__all__ = [
+    "GP",
+    "GPGC",
+    "GpgcError",
+    "MarginSVM",
+    "__version__",
+    "connect",
+    "errors",
+    "evaluate",
+    "ingest",
+    "load",
+    "open_dataset",
+    "predict_masks",
+    "rank",
+    "train",
+    "write_masks",
+    "write_report",
+]
 
 __version__ = "0.1.0.dev0"
 
-# Importing what they are in takes seconds, which `gpgc --help` should not.
+# Importing these takes seconds, which `gpgc --help` should not.
 __getattr__, __dir__, _ = attach(
     __name__,
     submod_attrs={
-        "dataset": ["open_dataset"],
-        "estimators": ["GP", "GPGC"],
-        "persistence": ["load"],
-        "svm": ["MarginSVM"],
+        "clusters.connect": ["connect"],
+        "core": ["errors"],
+        "core.errors": ["GpgcError"],
+        "data.dataset": ["open_dataset"],
+        "imaging.painting": ["write_masks"],
+        "models.gp": ["GP", "GPGC"],
+        "models.persistence": ["load"],
+        "models.review": ["rank"],
+        "models.svm": ["MarginSVM"],
+        "pipelines.ingest": ["ingest"],
+        "pipelines.predict": ["predict_masks"],
+        "pipelines.train": ["train"],
+        "results.evaluation": ["evaluate"],
+        "results.report": ["write_report"],
     },
 )

@@ -6,11 +6,11 @@ from distributed import Client, LocalCluster
 from distributed.utils import get_mp_context
 from hypothesis import HealthCheck, settings
 
-import gpgc_dask.oracle.dask as dask_oracle
+import gpgc_dask.gp.oracle.dask as dask_oracle
 from gpgc_dask.cli import main
-from gpgc_dask.imaging import ingest
-from tests.images import save_pairs
-from tests.ingesting import QUICK
+from gpgc_dask.pipelines.ingest import ingest
+from tests.support.images import save_pairs
+from tests.support.ingesting import QUICK
 
 settings.register_profile(
     "gpgc", deadline=None, max_examples=25, suppress_health_check=list(HealthCheck)
@@ -21,7 +21,7 @@ settings.load_profile("gpgc")
 # would spend two seconds on it. Programs that tests start do as they do for users.
 dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
 get_mp_context().set_forkserver_preload(
-    ["distributed", "gpgc_dask.estimators", "gpgc_dask.imaging.prediction"]
+    ["distributed", "gpgc_dask.models.gp", "gpgc_dask.pipelines.predict"]
 )
 
 
@@ -69,8 +69,8 @@ def reference(folders, tmp_path_factory):
 @pytest.fixture
 def small_chunks(monkeypatch):
     """Several chunks also of small data, so that seams are exercised."""
-    monkeypatch.setattr("gpgc_dask.dataset.CHUNK_BYTES", 64 * 31 * 4)
-    monkeypatch.setattr("gpgc_dask.dataset.SEGMENT_BYTES", 4 * 2 * 60 * 80)
+    monkeypatch.setattr("gpgc_dask.data.dataset.CHUNK_BYTES", 64 * 31 * 4)
+    monkeypatch.setattr("gpgc_dask.data.dataset.SEGMENT_BYTES", 4 * 2 * 60 * 80)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import functools
 import logging
 import os
 import sys
+import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
@@ -21,6 +22,7 @@ from gpgc_dask.cli import (
     certs,
     compare,
     demo,
+    deploy,
     evaluate,
     export,
     fit,
@@ -31,14 +33,18 @@ from gpgc_dask.cli import (
     rank,
     report,
 )
-from gpgc_dask.cli.console import complain, note
+from gpgc_dask.cli.console import note, print_error
+from gpgc_dask.core.errors import GpgcError
 
 __all__ = ["app", "main"]
 
 EXIT_FAILURE, EXIT_MISUSE, EXIT_INTERRUPTED = 1, 2, 130
 
-FORESEEN = (ValueError, OSError, RuntimeError, MemoryError, ImportError)
-"""Kinds of errors that the library raises with a message for people."""
+EXPECTED = (GpgcError, OSError, MemoryError)
+"""Errors that are printed in one line: our own, and those of the machine (a full disk, say).
+
+Any other exception is a bug, and is shown with its traceback.
+"""
 
 UsageError: Any = typer.BadParameter.__base__
 """Click's, wherever the installed Typer has it from."""
@@ -83,7 +89,7 @@ def _told(command: Callable[..., None], *, resumable: bool) -> Callable[..., Non
         try:
             command(*arguments, **options)
         except KeyboardInterrupt:
-            complain(
+            print_error(
                 "stopped. What is done is kept: the same command with --resume goes on"
                 if resumable
                 else "stopped"
@@ -91,21 +97,24 @@ def _told(command: Callable[..., None], *, resumable: bool) -> Callable[..., Non
             raise typer.Exit(EXIT_INTERRUPTED) from None
         except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError):
             raise
-        except Exception as error:
+        except EXPECTED as error:
             if _debugging():
                 raise
-            complain(_message(error))
+            print_error(_message(error))
+            raise typer.Exit(EXIT_FAILURE) from None
+        except Exception:
+            traceback.print_exc()
+            print_error(
+                "this is a bug in gpgc_dask: please report it with the lines above and the command"
+            )
             raise typer.Exit(EXIT_FAILURE) from None
 
     return run
 
 
 def _message(error: Exception) -> str:
-    """What to tell of an error; of one that nobody foresaw, also how to report it."""
     notes = "".join(f"\n{note}" for note in getattr(error, "__notes__", []))
-    if isinstance(error, FORESEEN):
-        return (str(error) or type(error).__name__) + notes
-    return f"{type(error).__name__}: {error}{notes} (not foreseen: --debug shows where it arose)"
+    return (str(error) or type(error).__name__) + notes
 
 
 def _add(name: str, command: Callable[..., None], example: str, *, resumable: bool = False) -> None:
@@ -126,6 +135,7 @@ _add("compare", compare.compare, compare.EXAMPLE)
 _add("autoseg", autoseg.autoseg, autoseg.EXAMPLE, resumable=True)
 _add("info", info.info, info.EXAMPLE)
 _add("certs", certs.certs, certs.EXAMPLE)
+_add("deploy", deploy.deploy, deploy.EXAMPLE)
 
 
 def _debugging() -> bool:
@@ -183,7 +193,7 @@ def _run(arguments: list[str]) -> int:
         context = getattr(error, "ctx", None)
         place = "gpgc" if context is None else context.command_path
         message = error.format_message().removeprefix("Invalid value: ")
-        complain(f"{message} ({place} --help shows how)")
+        print_error(f"{message} ({place} --help shows how)")
         return EXIT_MISUSE
     except typer.Abort:
         return EXIT_FAILURE

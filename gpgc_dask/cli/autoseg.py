@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from gpgc_dask.cli.clusters import on_cluster
+from gpgc_dask.cli.cluster_options import on_cluster
 from gpgc_dask.cli.console import listing, print_json, print_out, time_text
-from gpgc_dask.cli.displays import Display
+from gpgc_dask.cli.display import Display
 from gpgc_dask.cli.options import (
     Json,
     OnError,
@@ -22,7 +22,7 @@ from gpgc_dask.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from gpgc_dask.imaging.grabcut import AutosegReport
+    from gpgc_dask.pipelines.autoseg import AutosegReport
 
 __all__ = ["EXAMPLE", "autoseg"]
 
@@ -80,7 +80,7 @@ def autoseg(
     """
     check_choice(resume=resume, overwrite=overwrite)
     check_output(folder=out)
-    from gpgc_dask.imaging.grabcut import autoseg as cut_masks
+    from gpgc_dask.pipelines.autoseg import autoseg as cut_masks
 
     with Display() as display:
         report = cut_masks(

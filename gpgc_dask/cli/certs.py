@@ -43,7 +43,7 @@ def certs(
     Encrypts what travels, and keeps strangers out: scheduler, workers and clients show each other
     certificates of one authority, which is made along with them.
     """
-    from gpgc_dask.certificates import make_certificates
+    from gpgc_dask.clusters.certificates import make_certificates
 
     written = make_certificates(folder, days=days)
     if json:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from gpgc_dask.cli.clusters import on_cluster
+from gpgc_dask.cli.cluster_options import on_cluster
 from gpgc_dask.cli.console import listing, print_json, print_out
-from gpgc_dask.cli.displays import Display
+from gpgc_dask.cli.display import Display
 from gpgc_dask.cli.options import (
     MASKS,
     RUNNING,
@@ -96,7 +96,7 @@ def compare(
         tuple(to_numbers(void, "--void")),
         threshold,
     )
-    from gpgc_dask.dataset import open_dataset
+    from gpgc_dask.data.dataset import open_dataset
     from gpgc_dask.experiments import compare as compare_models
     from gpgc_dask.experiments.output import write_comparison
     from gpgc_dask.imaging.masks import MaskFormat
@@ -138,8 +138,8 @@ def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _show(found: Comparison) -> None:
+    from gpgc_dask.core.metrics import LEVEL
     from gpgc_dask.experiments.tables import table_1, table_2, table_3
-    from gpgc_dask.metrics import LEVEL
 
     titles = {
         "Table 1: all images": table_1(found),
@@ -166,7 +166,7 @@ def _is_empty(column: Any) -> bool:
 
 
 def _text(name: str, value: Any) -> str:
-    from gpgc_dask.metrics import LEVEL
+    from gpgc_dask.core.metrics import LEVEL
 
     if not isinstance(value, float):
         return str(value)

@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gpgc_dask.meter import time_text
+from gpgc_dask.core.text import time_text
 
-__all__ = ["complain", "facts", "listing", "note", "print_json", "print_out", "time_text"]
+__all__ = ["facts", "listing", "note", "print_error", "print_json", "print_out", "time_text"]
 
 
 def print_out(*things: Any) -> None:
@@ -28,8 +28,8 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def complain(message: str) -> None:
-    """An error, for people."""
+def print_error(message: str) -> None:
+    """Print an error message to stderr."""
     Console(stderr=True, highlight=False, soft_wrap=True, emoji=False).print(
         f"[bold red]gpgc:[/bold red] {escape(message)}"
     )

@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from gpgc_dask.cli.console import listing, print_json, print_out
-from gpgc_dask.cli.displays import Display
+from gpgc_dask.cli.display import Display
 from gpgc_dask.cli.options import (
     Classes,
     Foreground,
@@ -23,7 +23,7 @@ from gpgc_dask.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from gpgc_dask.evaluation import Evaluation, Scores
+    from gpgc_dask.results.evaluation import Evaluation, Scores
 
 __all__ = ["EXAMPLE", "evaluate"]
 
@@ -66,8 +66,8 @@ def evaluate(
     ones; predictions hold the values of --classes, or 0 and one other.
     """
     check_output(out)
-    from gpgc_dask.evaluation import evaluate as evaluate_masks
-    from gpgc_dask.storage import write_whole
+    from gpgc_dask.results.evaluation import evaluate as evaluate_masks
+    from gpgc_dask.storage.location import write_whole
 
     with Display() as display:
         found = evaluate_masks(
@@ -127,7 +127,7 @@ def _percent(share: float | None) -> str:
 
 def _verdict(found: Evaluation, predicted: str, against: str) -> str:
     """Which of two is better, in a sentence."""
-    from gpgc_dask.evaluation import LEVEL
+    from gpgc_dask.results.evaluation import LEVEL
 
     test = f"Wilcoxon signed-rank p = {found.wilcoxon_p:.2g}"
     if found.significant:

@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 
 from gpgc_dask.cli.console import note, print_json, print_out
-from gpgc_dask.cli.displays import Display
+from gpgc_dask.cli.display import Display
 from gpgc_dask.cli.options import By, ByOption, Json, ModelArgument, check_choice, check_output
 
 __all__ = ["EXAMPLE", "export"]
@@ -88,9 +88,9 @@ def export(
     check_choice(worst=worst, below=below is not None)
     check_choice(document_root=document_root, image_prefix=image_prefix)
     check_output(out)
-    from gpgc_dask.dataset import open_dataset
-    from gpgc_dask.export import export as hand_over
-    from gpgc_dask.persistence import load
+    from gpgc_dask.data.dataset import open_dataset
+    from gpgc_dask.models.persistence import load
+    from gpgc_dask.results.export import export as hand_over
 
     fitted = load(model)
     dataset = None if data is None else open_dataset(data)

@@ -9,17 +9,10 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from gpgc_dask.cli.clusters import on_cluster
+from gpgc_dask.cli.cluster_options import on_cluster
 from gpgc_dask.cli.console import facts, print_json, print_out, time_text
-from gpgc_dask.cli.displays import Display
-from gpgc_dask.cli.options import (
-    RUNNING,
-    Json,
-    Overwrite,
-    Resume,
-    check_choice,
-    check_output,
-)
+from gpgc_dask.cli.display import Display
+from gpgc_dask.cli.options import RUNNING, Json, Overwrite, Resume, check_choice, check_output
 
 __all__ = ["EXAMPLE", "DataArgument", "Method", "MethodName", "Redundancy", "fit", "to_redundancy"]
 
@@ -102,7 +95,7 @@ def fit(
     """
     check_choice(resume=resume, overwrite=overwrite)
     check_output(checkpoint, folder=out, urls=True)
-    from gpgc_dask.training import train
+    from gpgc_dask.pipelines.train import train
 
     with Display() as display:
         model = train(
@@ -132,7 +125,7 @@ def _parameters(method: MethodName, redundancy: str, max_iter: int) -> dict[str,
 
 
 def _outcome(out: str, model: Any) -> dict[str, Any]:
-    from gpgc_dask.ranking import is_suspect
+    from gpgc_dask.results.ranking import is_suspect
 
     common = {
         "model": out,

@@ -20,7 +20,7 @@ def info(
     json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
 ) -> None:
     """Say what is in a dataset: sizes, classes, flags, what was skipped, where it came from."""
-    from gpgc_dask.dataset import open_dataset, summary
+    from gpgc_dask.data.dataset import open_dataset, summary
 
     found = summary(open_dataset(data))
     if json:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from gpgc_dask.cli.clusters import on_cluster
+from gpgc_dask.cli.cluster_options import on_cluster
 from gpgc_dask.cli.console import listing, print_json, print_out, time_text
-from gpgc_dask.cli.displays import Display
+from gpgc_dask.cli.display import Display
 from gpgc_dask.cli.options import (
     MASKS,
     Classes,
@@ -33,7 +33,7 @@ from gpgc_dask.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from gpgc_dask.imaging import IngestReport
+    from gpgc_dask.pipelines.ingest import IngestReport
 
 __all__ = ["EXAMPLE", "ingest"]
 
@@ -159,7 +159,7 @@ def ingest(
         "mean": to_colour(mean, "--mean"),
         "std": to_colour(std, "--std"),
     }
-    from gpgc_dask.imaging import ingest as ingest_images
+    from gpgc_dask.pipelines.ingest import ingest as ingest_images
 
     with Display() as display:
         report = ingest_images(

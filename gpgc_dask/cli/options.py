@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from gpgc_dask.core.errors import InputError, IsAFolderError
+
 __all__ = [
     "MASKS",
     "RUNNING",
@@ -125,16 +127,16 @@ def check_choice(**given: object) -> None:
 
 def check_output(*files: str | None, folder: str | None = None, urls: bool = False) -> None:
     """Complain now, not after the work, where something cannot be written; URLs if not ``urls``."""
-    from gpgc_dask.storage import Location, check_writable, is_url
+    from gpgc_dask.storage.location import Location, check_writable, is_url
 
     for output in filter(None, (*files, folder)):
         if is_url(output):
             Location.of(output)
             if urls:
                 continue
-            raise ValueError(f"{output} is a URL: this is written to local paths; copy it there")
+            raise InputError(f"{output} is a URL: this is written to local paths; copy it there")
         if output != folder and Path(output).is_dir():
-            raise IsADirectoryError(f"{output} is a folder: name a file to write to")
+            raise IsAFolderError(f"{output} is a folder: name a file to write to")
         check_writable(Path(output))
 
 

@@ -13,7 +13,7 @@ from gpgc_dask.cli.fit import Method, MethodName, Redundancy, to_redundancy
 from gpgc_dask.cli.options import RUNNING, Json, Workers
 
 if TYPE_CHECKING:
-    from gpgc_dask.planning import Plan
+    from gpgc_dask.planning.plan import Plan
 
 __all__ = ["EXAMPLE", "plan"]
 
@@ -66,9 +66,9 @@ def plan(
     if len(given) != 1:
         told = " and ".join(given) or "nothing"
         raise typer.BadParameter(f"name a dataset, or --images, or --paper; got {told}")
-    from gpgc_dask.dataset import open_dataset
-    from gpgc_dask.planning import PAPER, PAPER_FEATURES
-    from gpgc_dask.training import METHODS
+    from gpgc_dask.data.dataset import open_dataset
+    from gpgc_dask.models.registry import MODELS
+    from gpgc_dask.planning.plan import PAPER, PAPER_FEATURES
 
     options = {"workers": workers, "threads": threads, "memory": memory}
     if data is None:
@@ -82,7 +82,7 @@ def plan(
     if method is MethodName.SVM:
         _plan_svm(dataset, json=json)
         return
-    estimator = METHODS[method.value](redundancy=to_redundancy(redundancy))
+    estimator = MODELS[method.value](redundancy=to_redundancy(redundancy))
     classes = len(dataset.attrs["classes"])
     found = estimator.plan(dataset, n_classes=classes, calibrate=calibrate, **options)
     if json:
@@ -106,11 +106,10 @@ def _show_stated(
     json: bool,
 ) -> None:
     """Plans of datasets that are not there, side by side."""
-    from dask.utils import format_bytes
-
-    from gpgc_dask.machine import Machine
-    from gpgc_dask.planning import Resources, Shape, duration
-    from gpgc_dask.planning import plan as make_plan
+    from gpgc_dask.core.text import bytes_text
+    from gpgc_dask.planning.machine import Machine
+    from gpgc_dask.planning.plan import Resources, Shape, duration
+    from gpgc_dask.planning.plan import plan as make_plan
 
     machine = Machine.calibrate(features) if calibrate else Machine.measure()
     resources = Resources.of(is_dask=True, **options)
@@ -134,10 +133,10 @@ def _show_stated(
         (
             name,
             f"{found.shape.n_groups:,}",
-            format_bytes(found.shape.n_rows * features * 4),
+            bytes_text(found.shape.n_rows * features * 4),
             f"{found.reads:.2g}",
-            format_bytes(found.worker_bytes),
-            format_bytes(found.network_bytes),
+            bytes_text(found.worker_bytes),
+            bytes_text(found.network_bytes),
             duration(found.seconds),
         )
         for name, found in plans.items()
@@ -151,19 +150,18 @@ def _show_stated(
 
 
 def _plan_svm(dataset: Any, *, json: bool) -> None:
-    from dask.utils import format_bytes
-
-    from gpgc_dask.svm import available_bytes
-    from gpgc_dask.training import METHODS
+    from gpgc_dask.core.text import bytes_text
+    from gpgc_dask.models.registry import MODELS
+    from gpgc_dask.models.svm import available_bytes
 
     n, k = dataset.sizes["superpixel"], dataset.sizes["feature"]
-    needed = METHODS["svm"]().memory_bytes(n, k, len(dataset.attrs["classes"]))
+    needed = MODELS["svm"]().memory_bytes(n, k, len(dataset.attrs["classes"]))
     there = available_bytes()
     if json:
         print_json({"memory_bytes": needed, "available_bytes": there, "fits": needed <= there})
         return
     verdict = "fits" if needed <= there else "DOES NOT FIT"
     print_out(
-        f"memory           {format_bytes(needed)} of {format_bytes(there)}: {verdict} "
+        f"memory           {bytes_text(needed)} of {bytes_text(there)}: {verdict} "
         "(an SVM holds all rows in memory)"
     )

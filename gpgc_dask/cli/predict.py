@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from gpgc_dask.cli.clusters import on_cluster
+from gpgc_dask.cli.cluster_options import on_cluster
 from gpgc_dask.cli.console import listing, print_json, print_out, time_text
-from gpgc_dask.cli.displays import Display
+from gpgc_dask.cli.display import Display
 from gpgc_dask.cli.options import (
     Json,
     OnError,
@@ -22,7 +22,7 @@ from gpgc_dask.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from gpgc_dask.imaging import PredictReport
+    from gpgc_dask.pipelines.predict import PredictReport
 
 __all__ = ["EXAMPLE", "predict"]
 
@@ -71,8 +71,8 @@ def predict(
     check_choice(resume=resume, overwrite=overwrite)
     for folder in (out, probability, std):
         check_output(folder=folder)
-    from gpgc_dask.imaging import predict_masks
-    from gpgc_dask.persistence import load
+    from gpgc_dask.models.persistence import load
+    from gpgc_dask.pipelines.predict import predict_masks
 
     with Display() as display:
         report = predict_masks(

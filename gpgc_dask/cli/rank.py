@@ -50,9 +50,10 @@ def rank_images(
     whole list as CSV.
     """
     check_output(out)
-    from gpgc_dask.persistence import load
-    from gpgc_dask.ranking import rank, records, reviewed, to_csv
-    from gpgc_dask.storage import write_whole
+    from gpgc_dask.models.persistence import load
+    from gpgc_dask.models.review import rank, reviewed
+    from gpgc_dask.results.ranking import records, to_csv
+    from gpgc_dask.storage.location import write_whole
 
     ranking = rank(reviewed(load(model), model), by.value)
     if out is not None:
@@ -68,13 +69,13 @@ def rank_images(
 
 
 def _json(ranking: pd.DataFrame) -> str:
-    from gpgc_dask.ranking import records
+    from gpgc_dask.results.ranking import records
 
     return json_format.dumps(records(ranking), indent=2, ensure_ascii=False) + "\n"
 
 
 def _show(ranking: pd.DataFrame, model: str, out: str | None) -> None:
-    from gpgc_dask.ranking import is_suspect
+    from gpgc_dask.results.ranking import is_suspect
 
     worst = ranking.head(SHOWN)
     rows = [
@@ -141,10 +142,11 @@ def select(
     if copy and folder is None:
         raise typer.BadParameter("--copy belongs to --folder")
     check_output(out, coco, folder=folder)
-    from gpgc_dask.persistence import load
-    from gpgc_dask.ranking import kept, rank, reviewed
-    from gpgc_dask.selection import filter_coco, write_folder
-    from gpgc_dask.storage import write_whole
+    from gpgc_dask.models.persistence import load
+    from gpgc_dask.models.review import rank, reviewed
+    from gpgc_dask.results.ranking import kept
+    from gpgc_dask.results.selection import filter_coco, write_folder
+    from gpgc_dask.storage.location import write_whole
 
     fitted = load(model)
     ranking = rank(reviewed(fitted, model), by.value)

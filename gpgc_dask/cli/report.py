@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from gpgc_dask.cli.console import note, print_json, print_out
-from gpgc_dask.cli.displays import Display
+from gpgc_dask.cli.display import Display
 from gpgc_dask.cli.options import Json, check_output
 
 __all__ = ["EXAMPLE", "report"]
@@ -33,11 +33,10 @@ def report(
     are suspect, distributions, and a gallery to sort, filter and mark images in.
     """
     check_output(out)
-    from dask.utils import format_bytes
-
-    from gpgc_dask.dataset import open_dataset
-    from gpgc_dask.persistence import load
-    from gpgc_dask.report import write_report
+    from gpgc_dask.core.text import bytes_text
+    from gpgc_dask.data.dataset import open_dataset
+    from gpgc_dask.models.persistence import load
+    from gpgc_dask.results.report import write_report
 
     dataset, fitted = open_dataset(data), load(model)
     with Display() as display:
@@ -47,7 +46,7 @@ def report(
         return
     print_out(
         f"[bold]{escape(found.path)}[/bold]: {found.suspect:,} of {found.images:,} masks are "
-        f"suspect ({format_bytes(found.bytes)})"
+        f"suspect ({bytes_text(found.bytes)})"
     )
     if found.gone:
         note(f"{found.gone:,} photos are no longer where they were at ingest, or of another size")

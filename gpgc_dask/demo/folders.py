@@ -11,10 +11,11 @@ import pandas as pd
 from dask.system import CPU_COUNT
 from PIL import Image
 
-from gpgc_dask.arrays import Mask
+from gpgc_dask.core.arrays import Mask
+from gpgc_dask.core.errors import ExistsError, InputError
+from gpgc_dask.core.progress import Listener, Meter
+from gpgc_dask.demo.corruption import SPOILERS, spoil
 from gpgc_dask.demo.scenes import draw_scene
-from gpgc_dask.demo.spoiling import SPOILERS, spoil
-from gpgc_dask.meter import Listener, Meter
 
 __all__ = ["write_set"]
 
@@ -32,15 +33,15 @@ def write_set(
     """Draw n scenes, and spoil the masks of a share of them in all ways alike often.
 
     folder : gets images/NAME.jpg, masks/NAME.png and truth/NAME.png (0 and 255), and spoilt.csv
-    progress : called with a :class:`~gpgc_dask.meter.Progress` for every photo
+    progress : called with a :class:`~gpgc_dask.core.progress.Progress` for every photo
 
     Returns what spoilt.csv says: ``image``, a photo's file name, and ``kind``, in which way its
     mask is spoilt, "" where it is not.
     """
     if n < 2 or not 0 <= spoilt <= 1:
-        raise ValueError(f"n must be 2 or more and spoilt in 0 … 1, got {n} and {spoilt}")
+        raise InputError(f"n must be 2 or more and spoilt in 0 … 1, got {n} and {spoilt}")
     if any((folder / name).exists() for name in FOLDERS):
-        raise FileExistsError(f"{folder} holds images already: choose another folder or remove it")
+        raise ExistsError(f"{folder} holds images already: choose another folder or remove it")
     for name in FOLDERS:
         (folder / name).mkdir(parents=True)
     rng = np.random.default_rng(seed)

@@ -14,16 +14,19 @@ from typing import Any
 
 import pandas as pd
 
-from gpgc_dask.dataset import open_dataset
+from gpgc_dask.core.errors import ExistsError, NotAFolderError
+from gpgc_dask.core.progress import Progress
+from gpgc_dask.data.dataset import open_dataset
 from gpgc_dask.demo.folders import write_set
-from gpgc_dask.evaluation import evaluate
-from gpgc_dask.imaging import ingest, write_masks
 from gpgc_dask.imaging.backbones import BackboneLike, find_backbone
-from gpgc_dask.meter import Progress
-from gpgc_dask.ranking import rank, to_csv
-from gpgc_dask.report import write_report
-from gpgc_dask.storage import write_whole
-from gpgc_dask.training import train
+from gpgc_dask.imaging.painting import write_masks
+from gpgc_dask.models.review import rank
+from gpgc_dask.pipelines.ingest import ingest
+from gpgc_dask.pipelines.train import train
+from gpgc_dask.results.evaluation import evaluate
+from gpgc_dask.results.ranking import to_csv
+from gpgc_dask.results.report import write_report
+from gpgc_dask.storage.location import write_whole
 
 __all__ = ["DemoListener", "DemoResult", "run_demo"]
 
@@ -85,7 +88,7 @@ def run_demo(
     """Draw n images, spoil a third of their masks, and find out which.
 
     folder : a new or empty folder, or that of an earlier demo, whose files are replaced
-    client : for the ingest, as :func:`gpgc_dask.imaging.ingest` takes it
+    client : for the ingest, as :func:`gpgc_dask.pipelines.ingest.ingest` takes it
     """
     found_backbone = find_backbone(backbone)
     place = _cleared(Path(folder))
@@ -140,10 +143,10 @@ def run_demo(
 def _cleared(place: Path) -> Path:
     """The folder without an earlier demo's files; an error where it holds anything else."""
     if place.exists() and not place.is_dir():
-        raise NotADirectoryError(f"{place} is not a folder: choose another with --out")
+        raise NotAFolderError(f"{place} is not a folder: choose another with --out")
     there = {path.name for path in place.iterdir()} if place.exists() else set()
     if there and MARK not in there:
-        raise FileExistsError(f"{place} is not empty and no earlier demo's: choose another (--out)")
+        raise ExistsError(f"{place} is not empty and no earlier demo's: choose another (--out)")
     place.mkdir(parents=True, exist_ok=True)
     write_whole(place / MARK, b"{}")
     for name in WRITTEN:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gpgc_dask.arrays import Mask
+from gpgc_dask.core.arrays import Mask
 from gpgc_dask.demo.animals import Animal
 from gpgc_dask.demo.canvas import Canvas
 from gpgc_dask.demo.landscapes import LANDS, draw_grass, draw_ground, draw_sky

@@ -13,15 +13,16 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from gpgc_dask.arrays import Array, Index
-from gpgc_dask.dataset import check_same_features, provenance, text_values
+from gpgc_dask.core.arrays import Array, Index
+from gpgc_dask.core.errors import InputError, MissingDependencyError
+from gpgc_dask.data.dataset import check_same_features, provenance, text_values
+from gpgc_dask.data.subsets import best_photos
 from gpgc_dask.experiments.judging import Judge
+from gpgc_dask.experiments.nested import fit_nested
 from gpgc_dask.experiments.quality import TrueMasks, quality_table, true_iou
 from gpgc_dask.experiments.rules import of_groups, random_scores, softmin_scores
 from gpgc_dask.experiments.runs import Bench, Run
 from gpgc_dask.imaging.masks import MaskFormat
-from gpgc_dask.nested import fit_nested
-from gpgc_dask.subsets import best_photos
 
 __all__ = ["SHARES", "Comparison", "compare"]
 
@@ -91,7 +92,7 @@ def compare(
     """
     check_same_features(test, provenance(train), train.sizes["feature"])
     if train.attrs["classes"] != test.attrs["classes"]:
-        raise ValueError(
+        raise InputError(
             f"the datasets have other classes, {train.attrs['classes']} and "
             f"{test.attrs['classes']}: ingest both with the same masks' options"
         )
@@ -124,7 +125,7 @@ def _table_1(bench: Bench, *, svm: bool, truth: TrueMasks | None) -> dict[str, A
     for name in MODELS[0 if svm else 1 :]:
         _, fitted[name] = bench.run(name, table=1)
         if fitted[name] is None:
-            raise ValueError(
+            raise InputError(
                 f"{name} cannot be fitted on the training dataset ({bench.runs[-1].note}): it "
                 "needs two classes and images with labelled superpixels"
             )
@@ -150,7 +151,7 @@ def _scores(bench: Bench, fitted: dict[str, Any], cleanlab: bool | None) -> dict
         scores["SVM margin"] = of_groups(train, margin.groups_, margin.group_margin_)
     there = importlib.util.find_spec("cleanlab") is not None
     if cleanlab and not there:
-        raise ImportError('cleanlab is not installed: pip install "gpgc_dask[cleanlab]"')
+        raise MissingDependencyError('cleanlab is not installed: pip install "gpgc_dask[cleanlab]"')
     if there and cleanlab is not False:
         bench.tell("cleanlab's softmin score, out of fold")
         scores["cleanlab softmin"] = softmin_scores(train)

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from gpgc_dask.arrays import Array, Index, group_sums
-from gpgc_dask.dataset import text_values
-from gpgc_dask.imaging.given import GivenMasks
+from gpgc_dask.core.arrays import Array, Index, group_sums
+from gpgc_dask.core.metrics import average_class_accuracy, mean_where
+from gpgc_dask.data.dataset import text_values
+from gpgc_dask.imaging.given_masks import GivenMasks
 from gpgc_dask.imaging.painting import segment_chunks
 from gpgc_dask.imaging.photos import hush, read_orientation
 from gpgc_dask.imaging.superpixels import Segments, class_counts
-from gpgc_dask.metrics import average_class_accuracy, mean_where
 
 __all__ = ["Judge", "Verdict"]
 
@@ -59,7 +59,8 @@ class Judge:
     def of(cls, dataset: xr.Dataset, truth: Any = None) -> Judge:
         """Read the true masks of a dataset's photos: its own, or those of ``truth``.
 
-        truth : has ``codes(photo, orientation)``, as :class:`~gpgc_dask.imaging.given.GivenMasks`
+        truth : has ``codes(photo, orientation)``, as
+            :class:`~gpgc_dask.imaging.given_masks.GivenMasks`
         """
         n_classes = len(dataset.attrs["classes"])
         masks = truth or GivenMasks.of(dataset)

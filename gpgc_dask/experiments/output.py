@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from gpgc_dask.core.metrics import LEVEL
 from gpgc_dask.experiments.compare import KEPT, Comparison
 from gpgc_dask.experiments.tables import runs_table, table_1, table_2, table_3
-from gpgc_dask.metrics import LEVEL
-from gpgc_dask.storage import write_whole
+from gpgc_dask.storage.location import write_whole
 
 __all__ = ["markdown_table", "plot_tradeoff", "to_markdown", "write_comparison"]
 

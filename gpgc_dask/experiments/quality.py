@@ -11,10 +11,11 @@ import xarray as xr
 from scipy.stats import kendalltau, spearmanr
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from gpgc_dask.arrays import Array, Mask
-from gpgc_dask.dataset import text_values
+from gpgc_dask.core.arrays import Array, Mask
+from gpgc_dask.core.errors import MissingFileError
+from gpgc_dask.data.dataset import text_values
 from gpgc_dask.imaging.files import by_stem, find_images
-from gpgc_dask.imaging.given import GivenMasks
+from gpgc_dask.imaging.given_masks import GivenMasks
 from gpgc_dask.imaging.masks import VOID, Codes, MaskFormat, read_mask
 from gpgc_dask.imaging.photos import Orientation, hush, read_orientation
 
@@ -74,7 +75,7 @@ class TrueMasks:
         stems = [str(Path(name).with_suffix("")) for name in names]
         missing = [name for name, stem in zip(names, stems, strict=True) if stem not in files]
         if missing:
-            raise FileNotFoundError(
+            raise MissingFileError(
                 f"{folder} lacks the true masks of {len(missing)} of {len(names)} photos, such as "
                 f"{missing[0]}: pass a folder with a mask for every photo"
             )

@@ -12,10 +12,10 @@ from sklearn.model_selection import GroupKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from gpgc_dask.arrays import Array
-from gpgc_dask.dataset import text_values, training_arrays
+from gpgc_dask.core.arrays import Array
+from gpgc_dask.core.labels import find_labels
+from gpgc_dask.data.dataset import text_values, training_arrays
 from gpgc_dask.imaging.painting import rows_of, segment_chunks
-from gpgc_dask.validation import find_labels
 
 __all__ = ["of_groups", "random_scores", "softmin_scores"]
 

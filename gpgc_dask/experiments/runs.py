@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from gpgc_dask.arrays import Array, Index
-from gpgc_dask.estimators import GP, GPGC
+from gpgc_dask.core.arrays import Array, Index
+from gpgc_dask.data.subsets import take_photos
 from gpgc_dask.experiments.judging import Judge
-from gpgc_dask.subsets import take_photos
-from gpgc_dask.svm import MarginSVM
+from gpgc_dask.models.gp import GP, GPGC
+from gpgc_dask.models.svm import MarginSVM
 
 __all__ = ["Bench", "Run"]
 

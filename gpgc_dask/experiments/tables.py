@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from gpgc_dask.core.metrics import SignedRank, signed_rank
 from gpgc_dask.experiments.compare import Comparison
 from gpgc_dask.experiments.runs import Run
-from gpgc_dask.metrics import SignedRank, signed_rank
 
 __all__ = ["runs_table", "table_1", "table_2", "table_3"]
 

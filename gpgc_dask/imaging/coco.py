@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gpgc_dask.imaging.errors import InputError, Problem
+from gpgc_dask.core.errors import InputError, Problem, UnusableFileError
 from gpgc_dask.imaging.files import Found, Pair, find_images
 from gpgc_dask.imaging.masks import Codes, MaskFormat, check_size, upright
 from gpgc_dask.imaging.photos import Orientation
@@ -82,7 +82,7 @@ def read_coco(
         pairs.append(Pair(name, str(Path(images).expanduser().absolute() / name), str(path)))
         masks[name] = CocoMask(int(image["height"]), int(image["width"]), _ordered(found, numbers))
     if not pairs and not problems:
-        raise ValueError(f"no image in {path} shows {', '.join(categories)}")
+        raise InputError(f"no image in {path} shows {', '.join(categories)}")
     return Found(sorted(pairs, key=lambda pair: pair.name), problems), masks
 
 
@@ -103,23 +103,23 @@ def load_coco(path: str | PathLike[str]) -> dict[str, Any]:
         content = json.loads(Path(path).expanduser().read_bytes())
         complete = all(isinstance(content[name], list) for name in NEEDED)
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path} is not a JSON file: {error}") from None
+        raise InputError(f"{path} is not a JSON file: {error}") from None
     except (KeyError, TypeError):
         complete = False
     if not complete:
-        raise ValueError(
+        raise InputError(
             f"{path} is not a COCO instances file: it lacks images, annotations or categories"
         )
     for name, keys in NEEDED.items():
         for number, entry in enumerate(content[name]):
             for key, kinds in keys.items():
                 if not isinstance(entry, dict) or not isinstance(entry.get(key), kinds):
-                    raise ValueError(f"{path}: {name}[{number}] has no {key}, or none of its type")
+                    raise InputError(f"{path}: {name}[{number}] has no {key}, or none of its type")
     for key in ("file_name", "id"):
         counts = Counter(image[key] for image in content["images"])
         doubled = [value for value, count in counts.items() if count > 1]
         if doubled:
-            raise ValueError(f"{path} has several images of {key} {doubled[0]}: list each once")
+            raise InputError(f"{path} has several images of {key} {doubled[0]}: list each once")
     return dict(content)
 
 
@@ -134,8 +134,8 @@ def _category_numbers(
     if unknown or not categories:
         known = f"it knows {', '.join(sorted(ids))}"
         if unknown:
-            raise ValueError(f"{path} has no category {', '.join(unknown)}; {known}")
-        raise ValueError(f"say which categories of {path} to take (--category NAME); {known}")
+            raise InputError(f"{path} has no category {', '.join(unknown)}; {known}")
+        raise InputError(f"say which categories of {path} to take (--category NAME); {known}")
     return {number: code for code, name in enumerate(categories, start=1) for number in ids[name]}
 
 
@@ -151,7 +151,9 @@ def draw_mask(mask: CocoMask, orientation: Orientation) -> Codes:
             encoded = _encoded(segmentation, *size)
             inside = None if encoded is None else rle.decode(encoded)
         except (ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
-            raise InputError(f"the COCO file has an unreadable segmentation: {error}") from None
+            raise UnusableFileError(
+                f"the COCO file has an unreadable segmentation: {error}"
+            ) from None
         if inside is not None:
             codes[inside.astype(bool)] = code
     return upright(codes, orientation)
@@ -165,10 +167,10 @@ def _encoded(segmentation: Any, height: int, width: int) -> Any:
         # Four numbers would be taken for a box: two points enclose nothing.
         polygons = [polygon for polygon in segmentation if len(polygon) >= 6]
         if any(not abs(number) < FARTHEST for polygon in polygons for number in polygon):
-            raise ValueError(f"a coordinate is not within ±{FARTHEST:g}")
+            raise InputError(f"a coordinate is not within ±{FARTHEST:g}")
         return rle.merge(rle.frPyObjects(polygons, height, width)) if polygons else None
     if list(segmentation["size"]) != [height, width]:
-        raise ValueError(f"run lengths for {segmentation['size']}, image of {[height, width]}")
+        raise InputError(f"run lengths for {segmentation['size']}, image of {[height, width]}")
     if isinstance(segmentation["counts"], list):
         return rle.frPyObjects(segmentation, height, width)
     return segmentation

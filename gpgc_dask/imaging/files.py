@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
-from gpgc_dask.imaging.errors import Problem
+from gpgc_dask.core.errors import InputError, NotAFolderError, Problem
 
 __all__ = ["IMAGE_SUFFIXES", "Found", "Pair", "by_stem", "find_images", "pair_masks", "printable"]
 
@@ -52,7 +52,7 @@ def find_images(
 def _checked(folder: str | PathLike[str]) -> Path:
     root = Path(folder).expanduser()
     if not root.is_dir():
-        raise NotADirectoryError(f"{root} is not a folder: name the folder that holds the images")
+        raise NotAFolderError(f"{root} is not a folder: name the folder that holds the images")
     return root
 
 
@@ -89,7 +89,7 @@ def pair_masks(images: str | PathLike[str], masks: str | PathLike[str], suffix: 
     drawn = by_stem(find_images(masks))
     if together:
         if not suffix:
-            raise ValueError(
+            raise InputError(
                 f"images and masks are the same folder, {images}: name two, or say how the masks' "
                 "names end (mask_suffix, --mask-suffix _mask)"
             )

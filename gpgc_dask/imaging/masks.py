@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from gpgc_dask.imaging.errors import InputError
+from gpgc_dask.core.errors import InputError, UnusableFileError
 from gpgc_dask.imaging.photos import Orientation, open_image, reading
 
 __all__ = ["VOID", "Codes", "MaskFormat", "check_size", "read_mask", "upright"]
@@ -47,15 +47,15 @@ class MaskFormat:
     def __post_init__(self) -> None:
         ways = [bool(self.foreground), bool(self.classes), self.threshold is not None]
         if sum(ways) > 1:
-            raise ValueError("masks: give one of foreground, classes and threshold, not several")
+            raise InputError("masks: give one of foreground, classes and threshold, not several")
         if self.classes and not 2 <= len(self.classes) <= MAX_CLASSES:
-            raise ValueError(f"masks: classes must be 2 to {MAX_CLASSES}, got {len(self.classes)}")
+            raise InputError(f"masks: classes must be 2 to {MAX_CLASSES}, got {len(self.classes)}")
         values = [value for value, _ in self.classes] or list(self.foreground)
         doubled = {v for v in values if values.count(v) > 1} | (set(values) & set(self.void))
         if doubled:
-            raise ValueError(f"masks: value(s) {_listed(doubled)} are given two meanings")
+            raise InputError(f"masks: value(s) {_listed(doubled)} are given two meanings")
         if self.threshold is not None and not 0 < self.threshold <= 1:
-            raise ValueError(
+            raise InputError(
                 f"masks: threshold must be above 0 and at most 1, got {self.threshold!r}"
             )
 
@@ -94,7 +94,7 @@ class MaskFormat:
         if self.threshold is not None:
             return self._soft(values, self.threshold)
         if values.dtype.kind == "f":
-            raise InputError(
+            raise UnusableFileError(
                 "mask holds fractions: say from where on they are foreground (--threshold 0.5)"
             )
         present = _present(values)
@@ -110,7 +110,7 @@ class MaskFormat:
         if self.classes:
             unknown = np.setdiff1d(present, [value for value, _ in self.classes])
             if unknown.size:
-                raise InputError(
+                raise UnusableFileError(
                     f"mask holds value(s) {_listed(unknown)} that are neither a class nor void: "
                     "name them (--classes, --void)"
                 )
@@ -121,7 +121,7 @@ class MaskFormat:
             return [(1, np.intersect1d(present, self.foreground))]
         others = present[present != 0]
         if others.size > 1:
-            raise InputError(
+            raise UnusableFileError(
                 f"mask holds {present.size} values ({_listed(present)}): say which are foreground "
                 "(--foreground 1), which are void (--void 255), which are classes of their own "
                 "(--classes 0=background,1=horse), or from where on a soft mask is foreground "
@@ -144,9 +144,11 @@ def read_mask(path: str | PathLike[str], fmt: MaskFormat, orientation: Orientati
             check_size(image.size[::-1], orientation)
             image.load()
             values = upright(_values(image, shades=not fmt.names_values), orientation)
-    except InputError as error:
+    except UnusableFileError as error:
         text = str(error)
-        raise InputError(text if text.startswith("mask") else f"mask {path}: {text}") from None
+        raise UnusableFileError(
+            text if text.startswith("mask") else f"mask {path}: {text}"
+        ) from None
     return fmt.codes(values)
 
 
@@ -154,7 +156,7 @@ def check_size(found: tuple[int, int], orientation: Orientation) -> None:
     """Complain of a mask (height, width) that fits its photo neither upright nor as stored."""
     upright = (orientation.height, orientation.width)
     if found not in (upright, orientation.stored):
-        raise InputError(
+        raise UnusableFileError(
             f"mask is {found[1]}×{found[0]} pixels but its photo {upright[1]}×{upright[0]}: "
             "a mask must have the size of its photo"
         )
@@ -190,7 +192,9 @@ def _values(image: Any, *, shades: bool) -> NDArray[Any]:
             return values.view(np.uint8)
         if image.mode == "I":
             if values.min() < 0 or values.max() > 65535:
-                raise InputError("mask holds values outside 0 … 65535: store classes as 0, 1, 2 …")
+                raise UnusableFileError(
+                    "mask holds values outside 0 … 65535: store classes as 0, 1, 2 …"
+                )
             return values.astype(np.uint16)
         return values
     image = image if image.mode in ("RGB", "RGBA") else image.convert("RGBA")
@@ -199,7 +203,7 @@ def _values(image: Any, *, shades: bool) -> NDArray[Any]:
         # Grey in colour's clothing; a cut-out of one shade has its shape in the alpha channel.
         cut_out = alpha and np.ptp(red) == 0 and np.ptp(alpha[0]) > 0
         return alpha[0] if cut_out else red
-    raise InputError(
+    raise UnusableFileError(
         "mask is a colour picture: store one number a pixel instead (grey or palette PNG)"
     )
 

@@ -14,13 +14,13 @@ import numpy as np
 import xarray as xr
 from PIL import Image
 
-from gpgc_dask.arrays import Features, Index, Labels
-from gpgc_dask.damage import DamagedError
-from gpgc_dask.dataset import text_values
+from gpgc_dask.core.arrays import Features, Index, Labels
+from gpgc_dask.core.errors import CorruptedError, InputError
+from gpgc_dask.core.paths import inside
+from gpgc_dask.data.dataset import text_values
+from gpgc_dask.execution.compute import compute, lazy_calls
 from gpgc_dask.imaging.superpixels import Segments, nearest_rows
-from gpgc_dask.oracle.computing import compute, lazy_calls
-from gpgc_dask.paths import inside
-from gpgc_dask.storage import write_whole
+from gpgc_dask.storage.location import write_whole
 
 __all__ = [
     "encoded",
@@ -45,7 +45,7 @@ def paint(segments: Segments, values: Labels, height: int, width: int) -> Labels
     try:
         painted = np.asarray(values)[segments]
     except IndexError:
-        raise DamagedError(
+        raise CorruptedError(
             f"a map names superpixel {segments.max()} of an image that has {len(values)}: the "
             "dataset is damaged; make it anew with gpgc ingest"
         ) from None
@@ -68,7 +68,7 @@ def write_masks(dataset: xr.Dataset, labels: Any, folder: str | PathLike[str]) -
     Examples
     --------
     >>> from gpgc_dask import load, open_dataset
-    >>> from gpgc_dask.imaging import write_masks
+    >>> from gpgc_dask import write_masks
     >>> dataset, model = open_dataset("horses.zarr"), load("model.zarr")
     >>> [path.name for path in write_masks(dataset, model.predict(dataset), "predicted")][:2]
     ['photo_000.png', 'photo_001.png']
@@ -77,13 +77,13 @@ def write_masks(dataset: xr.Dataset, labels: Any, folder: str | PathLike[str]) -
     targets = target_paths(text_values(dataset["image_name"]).tolist(), target)
     codes = np.asarray(labels)
     if codes.shape != (dataset.sizes["superpixel"],):
-        raise ValueError(
+        raise InputError(
             f"labels have shape {codes.shape} but the dataset has "
             f"{dataset.sizes['superpixel']} superpixels: pass one class number a superpixel"
         )
     values = mask_values(dataset.attrs["class_values"])
     if not np.isin(codes, np.arange(values.size)).all():
-        raise ValueError(f"labels must be class numbers 0 … {values.size - 1}")
+        raise InputError(f"labels must be class numbers 0 … {values.size - 1}")
     _check_whole(dataset)
     painted = values[codes.astype(np.intp)]
     compute(*lazy_calls("paint", _write, _tasks(dataset, painted, targets)))
@@ -95,7 +95,7 @@ def _check_whole(dataset: xr.Dataset) -> None:
     image = dataset["image"].values
     whole = dataset["pixels"].values.sum() == (dataset["height"] * dataset["width"]).values.sum()
     if not whole or np.any(np.diff(image) < 0) or image[-1] != dataset.sizes["photo"] - 1:
-        raise ValueError("some superpixels or images are missing: pass the whole dataset")
+        raise InputError("some superpixels or images are missing: pass the whole dataset")
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def target_paths(names: Iterable[str], folder: Path, suffix: str = ".png") -> li
     targets = [folder / inside(name).with_suffix(suffix) for name in names]
     doubled = [str(path) for path, count in Counter(targets).items() if count > 1]
     if doubled:
-        raise ValueError(f"several images would be written to {', '.join(doubled)}: rename one")
+        raise InputError(f"several images would be written to {', '.join(doubled)}: rename one")
     return targets
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-from gpgc_dask.imaging.errors import InputError
+from gpgc_dask.core.errors import UnusableFileError
 
 __all__ = [
     "Orientation",
@@ -99,24 +99,26 @@ def hush() -> None:
 
 @contextmanager
 def reading(path: str | PathLike[str]) -> Iterator[None]:
-    """What a damaged file makes PIL do, of whatever kind, is an InputError that says so."""
+    """What a damaged file makes PIL do, of whatever kind, is an UnusableFileError that says so."""
     try:
         yield
-    except InputError:
+    except UnusableFileError:
         raise
     except UnidentifiedImageError:
         empty = Path(path).stat().st_size == 0
-        raise InputError(
+        raise UnusableFileError(
             "the file is empty" if empty else "not an image, or damaged from the first byte"
         ) from None
     except Image.DecompressionBombError as error:
-        raise InputError(f"too large to decode safely ({error}); scale it down first") from None
+        raise UnusableFileError(
+            f"too large to decode safely ({error}); scale it down first"
+        ) from None
     except OSError as error:
         if error.errno is None:
-            raise InputError(f"damaged or cut off: {error}") from None
-        raise InputError(f"cannot be opened: {error.strerror}") from None
+            raise UnusableFileError(f"damaged or cut off: {error}") from None
+        raise UnusableFileError(f"cannot be opened: {error.strerror}") from None
     except DAMAGED as error:
-        raise InputError(f"damaged: {type(error).__name__}: {error}") from None
+        raise UnusableFileError(f"damaged: {type(error).__name__}: {error}") from None
 
 
 def read_photo(path: str | PathLike[str], side: int) -> Photo:
@@ -170,7 +172,7 @@ def _eight_bits(image: Any) -> Any:
         return Image.fromarray((values // 257).astype(np.uint8))
     low, high = float(values.min()), float(values.max())
     if not np.isfinite(low + high):
-        raise InputError("holds NaN or infinite values")
+        raise UnusableFileError("holds NaN or infinite values")
     low, full = min(low, 0.0), 65535.0 if image.mode.startswith("I") else 1.0
     high = max(high, full) if low == 0.0 else high
     scaled = np.empty(values.shape, dtype=np.uint8)

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from skimage.segmentation import slic
 
-from gpgc_dask.arrays import Array, Features, Index
-from gpgc_dask.imaging.errors import InputError
+from gpgc_dask.core.arrays import Array, Features, Index
+from gpgc_dask.core.errors import UnusableFileError
 from gpgc_dask.imaging.masks import VOID, Codes
 from gpgc_dask.imaging.photos import Pixels
 
@@ -43,7 +43,7 @@ def segment(pixels: Pixels, n_segments: int, compactness: float, sigma: float) -
     """(h, w) SLIC superpixels of an RGB image, numbered 0 … n−1 without gaps."""
     h, w = pixels.shape[:2]
     if min(h, w) < 2 or h * w < 16:
-        raise InputError(f"only {w}×{h} pixels: too small to have superpixels")
+        raise UnusableFileError(f"only {w}×{h} pixels: too small to have superpixels")
     found = slic(
         pixels,
         n_segments=min(n_segments, h * w // 4),

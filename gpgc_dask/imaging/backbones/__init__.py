@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from gpgc_dask.arrays import Features
+from gpgc_dask.core.arrays import Features
+from gpgc_dask.core.errors import InputError, InputTypeError, MissingFileError
 from gpgc_dask.imaging.backbones.base import Backbone, file_digest
 from gpgc_dask.imaging.photos import Pixels
 
@@ -30,11 +31,13 @@ class Custom(Backbone):
     def __call__(self, image: Pixels) -> list[Features]:
         found = self.function(image)
         if not isinstance(found, (list, tuple)) or not found:
-            raise TypeError(f"{self._name} must return a list of feature maps, got {found!r:.80}")
+            raise InputTypeError(
+                f"{self._name} must return a list of feature maps, got {found!r:.80}"
+            )
         maps = [np.asarray(values) for values in found]
         for values in maps:
             if values.ndim != 3 or values.size == 0 or values.dtype.kind not in "fiub":
-                raise TypeError(
+                raise InputTypeError(
                     f"{self._name} returned an array of shape {values.shape} and type "
                     f"{values.dtype}: a feature map is (channels, height, width) numbers"
                 )
@@ -61,7 +64,7 @@ def find_backbone(
         return _onnx_file(backbone, layers, options)
     if layers or options:
         given = ", ".join(["layers"] * bool(layers) + list(options))
-        raise ValueError(f"{given} belong to ONNX files: {backbone!r} takes none")
+        raise InputError(f"{given} belong to ONNX files: {backbone!r} takes none")
     if isinstance(backbone, Backbone):
         return backbone
     if backbone == "lite0":
@@ -74,7 +77,7 @@ def find_backbone(
         return Colour()
     if callable(backbone):
         return Custom(backbone)
-    raise ValueError(
+    raise InputError(
         f"backbone must be lite0, colour, a path that ends in .onnx or a callable, got {backbone!r}"
     )
 
@@ -84,9 +87,9 @@ def _onnx_file(path: str, layers: Sequence[str], options: dict[str, Any]) -> Bac
 
     file = Path(path).expanduser().absolute()
     if not file.is_file():
-        raise FileNotFoundError(f"backbone {file} does not exist")
+        raise MissingFileError(f"backbone {file} does not exist")
     if isinstance(layers, str) or not layers:
-        raise ValueError(
+        raise InputError(
             f"{path}: name the layers to pool, one or more (layers=[...], --layer NAME)"
         )
     found = OnnxFile(str(file), tuple(layers), **options)
@@ -107,12 +110,12 @@ def backbone_of(provenance: Mapping[str, Any], backbone: BackboneLike | None = N
     elif {"layers", "side", "mean", "std", "weights_sha256"} <= provenance.keys():
         return _file_of(provenance, backbone)
     elif name not in ("lite0", "colour"):
-        raise ValueError(
+        raise InputError(
             f"the model's features come from {name}, which is not at hand: pass it as backbone= to "
             "predict_masks in Python; the command line cannot"
         )
     elif backbone not in (None, name):
-        raise ValueError(f"the model's features come from {name}, not {backbone}: leave it out")
+        raise InputError(f"the model's features come from {name}, not {backbone}: leave it out")
     elif name == "lite0":
         from gpgc_dask.imaging.backbones.onnx import Lite0
 
@@ -126,13 +129,13 @@ def backbone_of(provenance: Mapping[str, Any], backbone: BackboneLike | None = N
 def _file_of(provenance: Mapping[str, Any], path: str | None) -> Backbone:
     place = path or provenance.get("path")
     if place is None:
-        raise ValueError(
+        raise InputError(
             f"the model does not say where its network {provenance['name']} lies: name it with "
             "backbone= (--backbone FILE.onnx)"
         )
     file = Path(place).expanduser().absolute()
     if not file.is_file():
-        raise FileNotFoundError(
+        raise MissingFileError(
             f"the model's network is not at {file}: say where it is now with backbone= "
             "(--backbone FILE.onnx)"
         )
@@ -147,7 +150,7 @@ def _check_same(there: Mapping[str, Any], here: Mapping[str, Any]) -> None:
     Equal weights may lie elsewhere under another name; of Python functions nothing else is known.
     """
     if there.get("weights_sha256") != here.get("weights_sha256"):
-        raise ValueError(
+        raise InputError(
             f"{here['name']} has other weights than the model was fitted with, so the model's "
             "features cannot be computed: bring back the file or package of then, or fit anew"
         )
@@ -157,7 +160,7 @@ def _check_same(there: Mapping[str, Any], here: Mapping[str, Any]) -> None:
         free.add("name")
     for part in sorted((there.keys() | here.keys()) - free):
         if there.get(part) != here.get(part):
-            raise ValueError(
+            raise InputError(
                 f"the model was fitted on features of another backbone: {part} was "
                 f"{there.get(part)}, not {here.get(part)}; pass the one of then"
             )

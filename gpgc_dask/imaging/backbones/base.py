@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
-from gpgc_dask.arrays import Features
+from gpgc_dask.core.arrays import Features
 from gpgc_dask.imaging.photos import Pixels
 
 __all__ = ["Backbone", "file_digest"]

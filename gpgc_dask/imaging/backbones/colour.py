@@ -10,7 +10,7 @@ from scipy import ndimage
 from skimage.color import rgb2lab
 from skimage.filters import sobel
 
-from gpgc_dask.arrays import Features
+from gpgc_dask.core.arrays import Features
 from gpgc_dask.imaging.backbones.base import Backbone
 from gpgc_dask.imaging.photos import Pixels
 

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from gpgc_dask.arrays import Features
+from gpgc_dask.core.arrays import Features
 from gpgc_dask.imaging.backbones.weights import read_tensors
 
 __all__ = ["CLASSIFIER", "LAYERS", "build_graph", "weights_path"]

@@ -16,7 +16,8 @@ from PIL import Image
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 import onnxruntime
 
-from gpgc_dask.arrays import Features
+from gpgc_dask.core.arrays import Features
+from gpgc_dask.core.errors import InputError
 from gpgc_dask.imaging.backbones.base import Backbone, file_digest
 from gpgc_dask.imaging.backbones.lite0 import LAYERS, build_graph, weights_path
 from gpgc_dask.imaging.photos import Pixels
@@ -111,7 +112,7 @@ class OnnxFile(Backbone):
 
     def _map(self, name: str, array: Features) -> Features:
         if array.ndim != 4 or array.shape[0] != 1:
-            raise ValueError(
+            raise InputError(
                 f"layer {name} of {self.path} has shape {array.shape}: a feature map is "
                 "(1, channels, height, width); choose a layer before the global pooling"
             )
@@ -144,12 +145,12 @@ def _file_session(
     try:
         model = onnx.load(path)
     except Exception as error:  # protobuf's own exceptions have no common base
-        raise ValueError(f"{path} is not a readable ONNX file: {error}") from None
+        raise InputError(f"{path} is not a readable ONNX file: {error}") from None
     inner = {name for node in model.graph.node for name in node.output if name}
     unknown = [name for name in layers if name not in inner]
     if unknown:
         outputs = [output.name for output in model.graph.output]
-        raise ValueError(
+        raise InputError(
             f"{path} has no layer {', '.join(unknown)}; its outputs are {', '.join(outputs)}, "
             f"its last inner tensors {', '.join(_last_maps(model))}"
         )
@@ -161,7 +162,7 @@ def _file_session(
     inputs = session.get_inputs()
     shape = inputs[0].shape if len(inputs) == 1 else []
     if len(shape) != 4 or 3 not in (shape[1], shape[3]):
-        raise ValueError(
+        raise InputError(
             f"{path} must have one image input, (1, 3, h, w) or (1, h, w, 3); "
             f"it has {', '.join(f'{i.name} {i.shape}' for i in inputs)}"
         )

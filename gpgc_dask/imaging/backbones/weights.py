@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from gpgc_dask.arrays import Features
+from gpgc_dask.core.arrays import Features
+from gpgc_dask.core.errors import UnsafeWeightsError
 
-__all__ = ["UnsafeWeightsError", "read_tensors"]
+__all__ = ["read_tensors"]
 
 MAGIC = 0x1950A86A20F9469CFC6C
 PROTOCOL = 1001
@@ -45,10 +46,6 @@ DAMAGED = (
     OverflowError,
 )
 """What a malformed pickle may raise on its way through the unpickler."""
-
-
-class UnsafeWeightsError(ValueError):
-    """The file names something that is no tensor, or is not a file of tensors at all."""
 
 
 def read_tensors(path: str | PathLike[str]) -> dict[str, Features]:

@@ -1,0 +1,1 @@
+"""Connecting to Dask clusters: local, remote, Kubernetes."""

@@ -1,0 +1,149 @@
+"""The Kubernetes objects of a deployment, by the file that each is written to."""
+
+from __future__ import annotations
+
+from gpgc_dask.clusters.kubernetes.pods import Manifest, driver_pod, scheduler_pod, worker_pod
+from gpgc_dask.clusters.kubernetes.settings import COMM_PORT, DASHBOARD_PORT, Settings
+
+__all__ = ["dask_cluster", "manifests"]
+
+RETRIES = 4
+EXIT_MISUSE = 2
+"""With which gpgc ends where it was called wrongly: trying again would not help."""
+
+
+def manifests(settings: Settings) -> dict[str, list[Manifest]]:
+    """Objects by file name, in the order in which they are to be applied.
+
+    The Secrets are not among them: they are made from files by ``kubectl create secret``, so that
+    no key is ever written where manifests are kept.
+    """
+    cluster = [dask_cluster(settings)]
+    if settings.min_workers is not None:
+        cluster.append(_autoscaler(settings, settings.min_workers))
+    scheduler = _budget(settings, settings.scheduler_name, _cluster_labels(settings, "scheduler"))
+    files = {
+        "namespace.yaml": [_namespace(settings)],
+        "cluster.yaml": [_cluster_policy(settings), scheduler, *cluster],
+    }
+    if settings.data is not None:
+        driver = _budget(settings, f"{settings.name}-fit", _driver_labels(settings))
+        claims = [] if settings.claim is None else [_claim(settings, settings.claim)]
+        files["fit.yaml"] = [_driver_policy(settings), driver, *claims, _job(settings)]
+    return files
+
+
+def dask_cluster(settings: Settings) -> Manifest:
+    """The DaskCluster, from which the operator makes deployments and the scheduler's service."""
+    labels = _cluster_labels(settings, "scheduler")
+    ports = {"tcp-comm": COMM_PORT, "http-dashboard": DASHBOARD_PORT}
+    service = {
+        "type": "ClusterIP",
+        "selector": labels,
+        "ports": [
+            {"name": name, "protocol": "TCP", "port": port, "targetPort": name}
+            for name, port in ports.items()
+        ],
+    }
+    spec = {
+        "idleTimeout": settings.idle_seconds,
+        "scheduler": {"spec": scheduler_pod(settings), "service": service},
+        "worker": {"replicas": settings.workers, "spec": worker_pod(settings)},
+    }
+    return _object(settings, "kubernetes.dask.org/v1", "DaskCluster", settings.name, spec)
+
+
+def _autoscaler(settings: Settings, least: int) -> Manifest:
+    spec = {"cluster": settings.name, "minimum": least, "maximum": settings.workers}
+    return _object(settings, "kubernetes.dask.org/v1", "DaskAutoscaler", settings.name, spec)
+
+
+def _job(settings: Settings) -> Manifest:
+    """The driver. A node that goes away costs no try; a wrong call ends it at once."""
+    spec = {
+        "backoffLimit": RETRIES,
+        "podFailurePolicy": {
+            "rules": [
+                {
+                    "action": "Ignore",
+                    "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
+                },
+                {
+                    "action": "FailJob",
+                    "onExitCodes": {
+                        "containerName": "fit",
+                        "operator": "In",
+                        "values": [EXIT_MISUSE],
+                    },
+                },
+            ]
+        },
+        "template": {
+            "metadata": {"labels": _driver_labels(settings)},
+            "spec": driver_pod(settings),
+        },
+    }
+    return _object(settings, "batch/v1", "Job", f"{settings.name}-fit", spec)
+
+
+def _claim(settings: Settings, name: str) -> Manifest:
+    spec = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "10Gi"}},
+    }
+    return _object(settings, "v1", "PersistentVolumeClaim", name, spec)
+
+
+def _cluster_policy(settings: Settings) -> Manifest:
+    """Scheduler and workers hear each other and the driver; the operator the dashboard's port."""
+    peers = [
+        {"podSelector": {"matchLabels": _cluster_labels(settings)}},
+        {"podSelector": {"matchLabels": _driver_labels(settings)}},
+    ]
+    label = {"kubernetes.io/metadata.name": settings.operator_namespace}
+    spec = {
+        "podSelector": {"matchLabels": _cluster_labels(settings)},
+        "policyTypes": ["Ingress"],
+        "ingress": [
+            {"from": peers},
+            {
+                "from": [{"namespaceSelector": {"matchLabels": label}}],
+                "ports": [{"protocol": "TCP", "port": DASHBOARD_PORT}],
+            },
+        ],
+    }
+    return _object(settings, "networking.k8s.io/v1", "NetworkPolicy", settings.name, spec)
+
+
+def _driver_policy(settings: Settings) -> Manifest:
+    """Nobody calls the driver."""
+    spec = {"podSelector": {"matchLabels": _driver_labels(settings)}, "policyTypes": ["Ingress"]}
+    return _object(settings, "networking.k8s.io/v1", "NetworkPolicy", f"{settings.name}-fit", spec)
+
+
+def _budget(settings: Settings, name: str, labels: dict[str, str]) -> Manifest:
+    """Draining a node waits for this pod: there is one of it, and a fit depends on it."""
+    spec = {"minAvailable": 1, "selector": {"matchLabels": labels}}
+    return _object(settings, "policy/v1", "PodDisruptionBudget", name, spec)
+
+
+def _namespace(settings: Settings) -> Manifest:
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    metadata = {"name": settings.namespace, "labels": labels}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+
+
+def _cluster_labels(settings: Settings, component: str | None = None) -> dict[str, str]:
+    """That the operator gives its pods."""
+    labels = {"dask.org/cluster-name": settings.name}
+    return labels if component is None else labels | {"dask.org/component": component}
+
+
+def _driver_labels(settings: Settings) -> dict[str, str]:
+    """Not the operator's: it would take the driver for a pod of its own."""
+    return {"app.kubernetes.io/name": "gpgc-fit", "app.kubernetes.io/instance": settings.name}
+
+
+def _object(settings: Settings, version: str, kind: str, name: str, spec: Manifest) -> Manifest:
+    metadata = {"name": name, "namespace": settings.namespace}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}

@@ -1,0 +1,163 @@
+"""Every error that gpgc_dask raises on purpose.
+
+All of them are :class:`GpgcError`, and each is also the built-in kind that a caller would expect
+(``ValueError``, ``FileNotFoundError``, …). The program ``gpgc`` prints a :class:`GpgcError` as one
+line; any other exception is a bug and is shown with its traceback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpgc_dask.core.text import listed
+
+__all__ = [
+    "AccessDeniedError",
+    "ClusterError",
+    "CorruptedError",
+    "ExistsError",
+    "GpgcError",
+    "InputError",
+    "InputTypeError",
+    "IsAFolderError",
+    "MissingDependencyError",
+    "MissingFileError",
+    "NotAFolderError",
+    "NotEnoughMemoryError",
+    "NotFiniteError",
+    "PipelineError",
+    "Problem",
+    "SchedulerNotFoundError",
+    "StoreError",
+    "UnsafeWeightsError",
+    "UnusableFileError",
+    "list_problems",
+]
+
+
+class GpgcError(Exception):
+    """Base class of the errors that gpgc_dask raises; the message says what to do next."""
+
+
+class InputError(GpgcError, ValueError):
+    """An argument, an option or the content of a file has a value that cannot be used."""
+
+
+class InputTypeError(GpgcError, TypeError):
+    """An argument has a type that cannot be used."""
+
+
+class MissingFileError(GpgcError, FileNotFoundError):
+    """A file, folder, dataset or model does not exist."""
+
+
+class ExistsError(GpgcError, FileExistsError):
+    """The target exists already and may not be overwritten."""
+
+
+class NotAFolderError(GpgcError, NotADirectoryError):
+    """A folder was expected and the path is a file."""
+
+
+class IsAFolderError(GpgcError, IsADirectoryError):
+    """A file was expected and the path is a folder."""
+
+
+class AccessDeniedError(GpgcError, PermissionError):
+    """A file or an object store may not be read or written with the permissions at hand."""
+
+
+class StoreError(GpgcError, OSError):
+    """An object store did not answer, although the request was repeated."""
+
+
+class CorruptedError(GpgcError, ValueError):
+    """Stored data is not what was written; the message names the file and how to repair it."""
+
+
+class NotEnoughMemoryError(GpgcError, MemoryError):
+    """The work needs more memory than there is."""
+
+
+class MissingDependencyError(GpgcError, ImportError):
+    """An optional package is not installed; the message names the extra to install."""
+
+
+class ClusterError(GpgcError, RuntimeError):
+    """The cluster is gone, or its workers cannot do the work. No result is wrong or lost."""
+
+
+class SchedulerNotFoundError(GpgcError, ConnectionError):
+    """No Dask scheduler answers at the given address."""
+
+
+class UnusableFileError(InputError):
+    """A photo or mask cannot be used; the message says why and what to do about it."""
+
+
+class UnsafeWeightsError(InputError):
+    """A file of network weights contains something else than tensors."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A file that cannot be used, and the reason.
+
+    Attributes
+    ----------
+    name : str
+        Name of the file, as in the folder of photos.
+    reason : str
+        Why it cannot be used, and what to do.
+    """
+
+    name: str
+    reason: str
+
+
+class PipelineError(GpgcError, RuntimeError):
+    """Work on many photos stopped; what is done is kept.
+
+    Attributes
+    ----------
+    problems : list of Problem
+        The files that caused it, if any.
+    """
+
+    def __init__(self, message: str, problems: Sequence[Problem] = ()) -> None:
+        super().__init__(message)
+        self.problems = list(problems)
+
+
+class NotFiniteError(InputError):
+    """X contains NaN or infinity.
+
+    Attributes
+    ----------
+    rows, columns, groups : sequence
+        Where: numbers of rows and columns, and names of the groups if they are known.
+    """
+
+    def __init__(
+        self, rows: list[Any], columns: Sequence[int] = (), groups: Sequence[Any] = ()
+    ) -> None:
+        super().__init__(rows, columns, groups)  # so that unpickling can rebuild it
+        self.rows, self.columns, self.groups = rows, columns, groups
+
+    def __str__(self) -> str:
+        groups = f", group(s) {listed(self.groups)}" if len(self.groups) else ""
+        columns = f", column(s) {listed(self.columns)}" if self.columns else ""
+        return (
+            f"X contains NaN or infinity in row(s) {listed(self.rows)}{columns}{groups}: "
+            "drop those rows or impute them before fitting"
+        )
+
+
+def list_problems(problems: Sequence[Problem], limit: int = 10) -> str:
+    """One line per problem, at most ``limit`` of them."""
+    lines = [f"{problem.name}: {problem.reason}" for problem in problems[:limit]]
+    if len(problems) > limit:
+        lines.append(f"… and {len(problems) - limit} more")
+    return "\n".join(lines)

@@ -1,0 +1,146 @@
+"""Agreement of predicted with given labels, group by group, weighted by the area of the rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import rankdata, wilcoxon
+
+from gpgc_dask.core.arrays import Array, Index, Labels, Mask, group_sums
+
+__all__ = [
+    "LEVEL",
+    "GroupAgreement",
+    "SignedRank",
+    "average_class_accuracy",
+    "class_hits",
+    "group_agreement",
+    "mean_where",
+    "signed_rank",
+]
+
+LEVEL = 1e-3
+"""Differences with a smaller p are called significant, as in the paper."""
+
+
+@dataclass(frozen=True)
+class GroupAgreement:
+    """How well predictions agree with the given labels in each group.
+
+    Attributes
+    ----------
+    groups : (J,) the groups' own labels
+    iou : (J,) intersection over union of the positive class (two classes), or its mean over the
+        classes that occur (more); 1 where neither labels nor predictions have any
+    balanced_accuracy : (J,) recall averaged over the classes the labels have
+    """
+
+    groups: Labels
+    iou: Array
+    balanced_accuracy: Array
+
+
+def group_agreement(
+    given: Index,
+    predicted: Index,
+    groups: Index,
+    area: Array,
+    n_classes: int,
+    labels: Labels,
+) -> GroupAgreement:
+    """Compare class codes ``given`` and ``predicted`` (N,) within each of ``groups`` (N,).
+
+    area : (N,) weight of each row, its pixels;  labels : (J,) the groups' own names
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpgc_dask.core.metrics import group_agreement
+    >>> given, predicted = np.array([1, 1, 0, 1]), np.array([1, 0, 0, 1])
+    >>> groups = np.array([0, 0, 1, 1])
+    >>> found = group_agreement(given, predicted, groups, np.ones(4), 2, np.array(["a", "b"]))
+    >>> found.iou.tolist()
+    [0.5, 1.0]
+    """
+    n_groups = labels.size
+    shape = (n_groups, n_classes)
+
+    def total(codes: Index, weight: Array) -> Array:
+        cells = group_sums(groups * n_classes + codes, weight, n_groups * n_classes)
+        return cells.reshape(shape)
+
+    both = total(given, area * (given == predicted))
+    truth, guess = total(given, area), total(predicted, area)
+    union = truth + guess - both
+    with np.errstate(invalid="ignore"):
+        iou = both / union
+        recall = both / truth
+    if n_classes == 2:
+        positive = np.where(union[:, 1] > 0, iou[:, 1], 1.0)
+    else:
+        positive = mean_where(iou, union > 0)
+    return GroupAgreement(labels, positive, mean_where(recall, truth > 0))
+
+
+def mean_where(values: Array, where: Mask) -> Array:
+    """Row means over the marked entries; NaN for rows without any."""
+    count = where.sum(1)
+    total = np.where(where, values, 0.0).sum(1)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def class_hits(given: Index, predicted: Index, n_classes: int) -> tuple[Array, Array]:
+    """((classes,) pixels of each class predicted right, (classes,) pixels of each class).
+
+    ``given``: class codes of any shape; codes outside 0 … n_classes − 1 (void) do not count.
+    """
+    inside = (given >= 0) & (given < n_classes)
+    truth = given[inside].astype(np.intp)
+    right = (predicted[inside] == truth).astype(np.float64)
+    return group_sums(truth, right, n_classes), group_sums(truth, None, n_classes)
+
+
+def average_class_accuracy(hits: Array, totals: Array) -> float:
+    """Share of each class's pixels predicted right, averaged over the classes that occur."""
+    present = totals > 0
+    return float(np.mean(hits[present] / totals[present]))
+
+
+@dataclass(frozen=True)
+class SignedRank:
+    """A Wilcoxon signed-rank test of paired values, two-sided.
+
+    p : 1 where no pair differs
+    lean : sum of the signed ranks, the way the test points: above 0 for the first
+    better, worse : pairs in which the first is larger, smaller
+    too_few : so few pairs differ that p could not be below LEVEL if all differed one way
+    """
+
+    p: float
+    lean: float
+    better: int
+    worse: int
+    too_few: bool
+
+    @property
+    def significant(self) -> bool:
+        return self.p < LEVEL
+
+
+def signed_rank(first: Array, second: Array) -> SignedRank:
+    """Test paired values (n,); pairs in which either is NaN are left out."""
+    gain = first - second
+    gain = gain[np.isfinite(gain)]
+    uneven = gain[gain != 0]
+    if not uneven.size:
+        return SignedRank(1.0, 0.0, 0, 0, True)
+    # No outcome has a smaller p than that in which all differences have one sign.
+    least = float(wilcoxon(np.abs(gain)).pvalue)
+    return SignedRank(
+        p=float(wilcoxon(gain).pvalue),
+        lean=float(rankdata(np.abs(uneven)) @ np.sign(uneven)),
+        better=int(np.sum(gain > 0)),
+        worse=int(np.sum(gain < 0)),
+        too_few=least >= LEVEL,
+    )

@@ -1,9 +1,0 @@
-"""A fit on Kubernetes: manifests from one set of settings, or the same cluster from Python."""
-
-from __future__ import annotations
-
-from gpgc_dask.deploy.kube import kube_cluster
-from gpgc_dask.deploy.manifests import manifests
-from gpgc_dask.deploy.settings import Settings
-
-__all__ = ["Settings", "kube_cluster", "manifests"]

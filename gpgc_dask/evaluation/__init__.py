@@ -1,5 +1,0 @@
-"""Predicted masks against true ones, pixel by pixel, and one set of predictions against another."""
-
-from gpgc_dask.evaluation.scores import LEVEL, Evaluation, ImageScore, Scores, evaluate
-
-__all__ = ["LEVEL", "Evaluation", "ImageScore", "Scores", "evaluate"]

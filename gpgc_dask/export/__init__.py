@@ -1,5 +1,0 @@
-"""A ranking in the files that Label Studio, CVAT, FiftyOne and cleanlab read."""
-
-from gpgc_dask.export.writing import FORMATS, ExportReport, export
-
-__all__ = ["FORMATS", "ExportReport", "export"]

@@ -1,0 +1,1 @@
+"""The mathematics of GP-GC."""

@@ -1,0 +1,61 @@
+"""From decision values to labels and probabilities; NumPy in, NumPy out, dask in, lazy dask out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import softmax
+
+from gpgc_dask.core.arrays import Labels
+from gpgc_dask.core.errors import NotFiniteError
+from gpgc_dask.execution.row_blocks import is_dask
+
+__all__ = ["likelihood_logits", "to_labels", "to_probabilities"]
+
+
+def to_labels(mean: Any, classes: Labels, block_info: Any = None) -> Any:
+    """The class of the largest mean; of two classes, the second where it is positive.
+
+    A mean that is no number has no class: its rows are complained of.
+    """
+    if is_dask(mean):
+        chunks = mean.chunks[:1]
+        drop = [1] if mean.ndim == 2 else None
+        return mean.map_blocks(
+            to_labels,
+            classes,
+            dtype=classes.dtype,
+            chunks=chunks,
+            drop_axis=drop,
+            meta=np.empty(0, dtype=classes.dtype),
+        )
+    bad = np.flatnonzero(~np.isfinite(mean).all(axis=tuple(range(1, mean.ndim))))
+    if bad.size:
+        first = block_info[0]["array-location"][0][0] if block_info else 0
+        if np.isnan(first):  # of a dask dataframe nobody has counted the rows
+            number = block_info[0]["chunk-location"][0]
+            raise NotFiniteError([f"{row} of partition {number}" for row in bad])
+        raise NotFiniteError((bad + first).tolist())
+    return classes[(mean > 0).astype(np.intp) if mean.ndim == 1 else mean.argmax(1)]
+
+
+def likelihood_logits(mean: Any, std: Any, noise: float) -> Any:
+    """2f/(v + ε²): Bayes' rule for N(y; f, v + ε²) at y = ±1, with mean f and variance v of f."""
+    return (2.0 * mean.T / (std**2 + noise)).T
+
+
+def to_probabilities(logits: Any, n_classes: int) -> Any:
+    """Softmax over classes; a single column is the logit of the second of two."""
+    if is_dask(logits):
+        return logits.map_blocks(
+            to_probabilities,
+            n_classes,
+            dtype=np.float64,
+            chunks=(logits.chunks[0], n_classes),
+            new_axis=[1] if logits.ndim == 1 else None,
+            meta=np.empty((0, 0)),
+        )
+    if logits.ndim == 1:
+        logits = np.stack([np.zeros_like(logits), logits], axis=1)
+    return softmax(logits, axis=1) if len(logits) else np.empty((0, n_classes))

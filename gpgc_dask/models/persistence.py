@@ -1,0 +1,314 @@
+"""Saved models: a Zarr v3 group of plain arrays and JSON. No pickle is written or read.
+
+A reader finds a whole model or none. In a local folder a new one takes the old one's place at a
+stroke. At a URL objects are replaced one by one: there the mark in the group's attributes that
+says "model" is taken away first and comes back last.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import zarr
+
+from gpgc_dask.core.arrays import Labels
+from gpgc_dask.core.errors import (
+    CorruptedError,
+    ExistsError,
+    InputError,
+    InputTypeError,
+    MissingFileError,
+)
+from gpgc_dask.data.schema import check_plain
+from gpgc_dask.models.registry import MODELS, model_class
+from gpgc_dask.storage.integrity import DIGESTS, check_digests, digests, read_attributes
+from gpgc_dask.storage.location import AT_A_TIME, Location, retold
+from gpgc_dask.storage.verified import GuardedArray, checksummed, open_guarded
+
+__all__ = ["load", "save", "state"]
+
+FORMAT = "gpgc_dask model"
+UNFINISHED = f"{FORMAT}, unfinished"
+FORMAT_VERSION = 2
+"""2: chunks have checksums, descriptions have digests. 1 had neither."""
+
+SAVED_LABELS = ("classes_", "groups_", "feature_names_in_")
+"""Attributes of labels, of any type, that every model has."""
+
+WAY_OUT = "restore it from a copy, or fit it again (gpgc fit --overwrite)"
+
+
+def save(
+    model: Any, path: str | PathLike[str], storage_options: dict[str, Any] | None = None
+) -> None:
+    """Write a fitted model to a path or URL, whole or not at all; an older one is replaced."""
+    location = Location.of(path, storage_options)
+    name = type(model).__name__
+    if model_class(name) is not type(model):
+        known = ", ".join(MODELS[method].__name__ for method in MODELS)
+        raise InputTypeError(
+            f"{name} cannot be saved: save() supports {known}; a subclass needs a format of its own"
+        )
+    if state(location) == "foreign":
+        raise ExistsError(
+            f"{location} exists and is not a gpgc_dask model: choose another path or remove it"
+        )
+    if location.is_local:
+        _save_folder(model, Path(location.url).resolve())
+    else:
+        _save_objects(model, location)
+
+
+def _save_folder(model: Any, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    new = target.with_name(f"{target.name}.{uuid.uuid4().hex[:8]}.new")
+    try:
+        _write(model, Location.of(new))
+        if target.exists():
+            shutil.rmtree(target)
+        new.rename(target)
+    except OSError as error:
+        raise retold(error, target) from error
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+
+
+def _save_objects(model: Any, location: Location) -> None:
+    """Made in memory and put there an object at a time: Zarr would ask for each time and again."""
+    drafts, name = Location.of("memory://gpgc-drafts"), uuid.uuid4().hex
+    draft = Location.of(f"{drafts}/{name}")
+    try:
+        _write(model, draft)
+        objects = {key: draft.read(key) for key in draft.files()}
+    finally:
+        drafts.remove(name)
+    mark = {"zarr_format": 3, "node_type": "group", "attributes": {"format": UNFINISHED}}
+    location.write("zarr.json", json.dumps(mark).encode())
+    finished = objects.pop("zarr.json")
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
+        list(pool.map(location.write, objects.keys(), objects.values()))
+    # Arrays that the new model does not have would be taken for its own.
+    for key in location.files() - objects.keys() - {"zarr.json"}:
+        location.remove(key)
+    location.write("zarr.json", finished)
+
+
+def load(path: str | PathLike[str], storage_options: dict[str, Any] | None = None) -> Any:
+    """Read what ``save`` wrote to a path or URL: a fitted ``GPGC``, ``GP`` or ``MarginSVM``.
+
+    Examples
+    --------
+    >>> from gpgc_dask import load
+    >>> model = load("model.zarr")
+    >>> model.converged_, model.groups_.size
+    (True, 12)
+    """
+    source = Location.of(path, storage_options)
+    meta = read_attributes(source)
+    found = _judged(source, meta)
+    if found == "absent":
+        raise MissingFileError(f"{source} does not exist: make a model with gpgc fit, or save()")
+    if found == "unfinished":
+        raise InputError(
+            f"{source} is not finished: wait for who is saving it, or go on with the same gpgc fit "
+            "and --resume"
+        )
+    if found == "foreign" or meta is None:
+        raise InputError(
+            f"{source} is not a gpgc_dask model: pass what gpgc fit, or save(), has written"
+        )
+    version = meta.get("format_version")
+    if type(version) is int and version > FORMAT_VERSION:
+        raise InputError(
+            f"{source} was written by a newer gpgc_dask (format {version}, "
+            f"this one reads up to {FORMAT_VERSION}): upgrade gpgc_dask"
+        )
+    stored = _stored(source, meta)
+    try:
+        return _read_model(stored, meta["estimator"])
+    except CorruptedError:
+        raise
+    except (KeyError, TypeError, ValueError) as error:
+        raise CorruptedError(f"{source} is damaged ({error}): {WAY_OUT}") from error
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """Arrays of a model by name, and the attributes of each."""
+
+    arrays: dict[str, Labels]
+    attributes: dict[str, dict[str, Any]]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.arrays
+
+
+def _stored(location: Location, meta: dict[str, Any]) -> _Stored:
+    """All arrays of the model at a location, described as they were when written."""
+    if meta.get("format_version") == 1 and DIGESTS not in meta:
+        group = location.group()
+        names = list(group.array_keys())
+    else:
+        described = check_digests(location, meta, WAY_OUT)
+        check_plain(described, str(location))
+        names = list(described)
+        group = open_guarded(location, described, whole=names, compressed=names)
+
+    def read(name: str) -> tuple[Labels, dict[str, Any]]:
+        array = GuardedArray(group, name, str(location), WAY_OUT)
+        return array[...], dict(array.array.attrs)
+
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
+        found = dict(zip(names, pool.map(read, names), strict=True))
+    return _Stored(
+        {name: values for name, (values, _) in found.items()},
+        {name: attributes for name, (_, attributes) in found.items()},
+    )
+
+
+def _read_model(stored: _Stored, estimator: str) -> Any:
+    kind = model_class(estimator)
+    if kind is None:
+        raise InputError(f"its kind {estimator} is not known")
+    model = kind(**_parameters(_read_json(stored, "parameters")))
+    for name in kind.saved_arrays:
+        if name in stored:
+            value = stored.arrays[name]
+            setattr(model, name, value if value.ndim else value[()])
+    for name in SAVED_LABELS:
+        if name in stored or f"{name}json" in stored:
+            setattr(model, name, _read_labels(stored, name))
+    for name, value in _read_json(stored, "values").items():
+        setattr(model, name, value)
+    if "datasetjson" in stored:
+        model.dataset_ = _read_json(stored, "dataset")
+    if "reviewjson" in stored:
+        model.review_ = _read_table(stored, "review")
+    if "historyjson" in stored:
+        model.history_ = _read_json(stored, "history")
+        names = _read_labels(stored, "feature_groups").tolist()
+        scales = stored.arrays["scales"].tolist()
+        model.feature_scales_ = dict(zip(names, scales, strict=True))
+    return model
+
+
+def _write(model: Any, location: Location) -> None:
+    group = location.group("a")
+    for name in model.saved_arrays:
+        if hasattr(model, name):
+            _write_array(group, name, np.asarray(getattr(model, name)))
+    for name in SAVED_LABELS:
+        if hasattr(model, name):
+            _write_labels(group, name, np.asarray(getattr(model, name)))
+    if hasattr(model, "history_"):
+        _write_labels(group, "feature_groups", np.array(list(model.feature_scales_)))
+        _write_array(group, "scales", np.array(list(model.feature_scales_.values())))
+        _write_json(group, "history", model.history_)
+    values = {name: getattr(model, name) for name in model.saved_values if hasattr(model, name)}
+    _write_json(group, "values", values)
+    _write_json(group, "parameters", _plain_parameters(model))
+    if hasattr(model, "dataset_"):
+        _write_json(group, "dataset", model.dataset_)
+    if hasattr(model, "review_"):
+        _write_table(group, "review", model.review_)
+    # Last, and all at once: a group without these attributes is not a model.
+    known: dict[str, Any] = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "estimator": type(model).__name__,
+    }
+    known[DIGESTS] = digests(location, known, sorted(group.array_keys()))
+    group.update_attributes(known)
+
+
+def state(location: Location) -> str:
+    """What is at a location: "absent", "complete", "unfinished" (being saved) or "foreign"."""
+    return _judged(location, read_attributes(location))
+
+
+def _judged(location: Location, meta: dict[str, Any] | None) -> str:
+    """The same, where the attributes that are there have been read."""
+    if meta is None:
+        return "foreign" if location.exists() else "absent"
+    mark = meta.get("format")
+    return {FORMAT: "complete", UNFINISHED: "unfinished"}.get(str(mark), "foreign")
+
+
+def _plain_parameters(model: Any) -> dict[str, Any]:
+    """Parameters that JSON holds, less those that belong to the session and not to the model."""
+    parameters = model.get_params(deep=False)
+    session = {"progress", "checkpoint", "random_state", "n_jobs"} & parameters.keys()
+    parameters |= dict.fromkeys(session)
+    if isinstance(parameters["class_weight"], dict):
+        parameters["class_weight"] = list(parameters["class_weight"].items())
+    return parameters
+
+
+def _parameters(stored: dict[str, Any]) -> dict[str, Any]:
+    if isinstance(stored["class_weight"], list):
+        stored["class_weight"] = dict(stored["class_weight"])
+    return stored
+
+
+def _write_array(group: zarr.Group, name: str, value: Labels) -> None:
+    data = np.ascontiguousarray(value) if value.ndim else value
+    group.create_array(name, data=data, **checksummed(compressed=True))
+
+
+def _write_json(group: zarr.Group, name: str, value: Any) -> None:
+    text = json.dumps(value, default=_plain).encode()
+    _write_array(group, f"{name}json", np.frombuffer(text, dtype=np.uint8))
+
+
+def _read_json(stored: _Stored, name: str) -> Any:
+    return json.loads(bytes(stored.arrays[f"{name}json"]))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise InputTypeError(f"cannot save a {type(value).__name__} in a model: {value!r}")
+
+
+def _write_table(group: zarr.Group, name: str, table: pd.DataFrame) -> None:
+    _write_json(group, name, list(table))
+    for column in table:
+        _write_labels(group, f"{name}_{column}", np.array(table[column].tolist()))
+
+
+def _read_table(stored: _Stored, name: str) -> pd.DataFrame:
+    columns = _read_json(stored, name)
+    return pd.DataFrame({column: _read_labels(stored, f"{name}_{column}") for column in columns})
+
+
+def _write_labels(group: zarr.Group, name: str, labels: Labels) -> None:
+    """Numbers as an array of their own type, dates as integers with their type, text as JSON."""
+    if labels.dtype.kind in "biuf":
+        _write_array(group, name, labels)
+    elif labels.dtype.kind in "mM":
+        _write_array(group, name, labels.astype(np.int64))
+        group[name].attrs["dtype"] = str(labels.dtype)
+    elif all(isinstance(label, str) for label in labels.tolist()):
+        _write_json(group, name, labels.tolist())
+    else:
+        raise InputTypeError(
+            f"{name} holds labels of type {type(labels.tolist()[0]).__name__}, which cannot be "
+            "saved: fit with numbers, text or dates"
+        )
+
+
+def _read_labels(stored: _Stored, name: str) -> Labels:
+    if name in stored:
+        values, told = stored.arrays[name], stored.attributes[name]
+        return values.astype(told["dtype"]) if "dtype" in told else values
+    labels = _read_json(stored, name)
+    return np.array(labels, dtype=object if name == "feature_names_in_" else None)

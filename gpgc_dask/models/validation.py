@@ -1,0 +1,320 @@
+"""From what users pass in to what the fit works on; every complaint about input is made here.
+
+Messages name the argument, the place and the way out.
+"""
+
+from __future__ import annotations
+
+import numbers
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from os import PathLike
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from dask import is_dask_collection
+from sklearn.utils import check_array, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from gpgc_dask.core.arrays import Array, Index, Labels
+from gpgc_dask.core.checks import check_finite
+from gpgc_dask.core.errors import InputError, InputTypeError, NotFiniteError
+from gpgc_dask.core.labels import code_labels, missing_labels
+from gpgc_dask.core.text import listed
+from gpgc_dask.data.dataset import TrainingArrays, is_dataset
+from gpgc_dask.execution.compute import compute
+from gpgc_dask.execution.row_blocks import is_dask, select_rows
+from gpgc_dask.gp.oracle.base import Rows
+from gpgc_dask.gp.training import Training
+from gpgc_dask.models.frames import check_columns, described, gathered, is_lazy_frame, to_array
+
+__all__ = [
+    "check_features",
+    "check_new_rows",
+    "check_training",
+    "check_weights",
+    "class_weights",
+    "naming_groups",
+    "to_vector",
+    "without_empty_images",
+]
+
+
+FLOATS = (np.float64, np.float32, np.float16)
+
+
+def check_training(
+    X: Any,
+    y: Any,
+    groups: Any,
+    feature_groups: Any,
+    sample_weight: Any,
+    class_weight: Any,
+    *,
+    group_noise: bool,
+) -> Training:
+    """Validate everything a fit is given. ``group_noise``: each group needs its own variance."""
+    X, y, groups, sample_weight = gathered(X, y, groups, sample_weight)
+    with naming_groups(groups):
+        X = check_features(X)
+    n, k = X.shape
+    if n < 2:
+        raise InputError(f"X has n_samples = {n}: a fit needs 2 rows or more")
+    if y is None:
+        raise InputError(
+            "y is missing: this estimator requires y to be passed, but the target y is None"
+        )
+    y = to_vector("y", y, n)
+    classes, codes = code_labels("y", y)
+    check_classification_targets(y if y.dtype.kind == "f" else codes)
+    weights = check_weights("sample_weight", sample_weight, n)
+    if not weights.any():
+        raise InputError("sample_weight is zero everywhere: at least two rows must carry weight")
+    present = np.bincount(codes, weights, classes.size) > 0
+    if classes.size < 2 or present.sum() < 2:
+        raise InputError(
+            f"y has one class only ({listed(classes[present])}) among the rows with weight: "
+            "a model needs 2 classes or more; add rows of another class"
+        )
+    weight_of_class = class_weights(class_weight, classes, codes, weights)
+    names, index = _groups(groups, n)
+    rows = Rows(codes, weights * weight_of_class[codes], index, classes.size, names.size)
+    if group_noise and names.size > 1:
+        _check_group_rows(rows, names)
+    feature_names, feature_index = _feature_groups(feature_groups, k)
+    return Training(X, rows, classes, weight_of_class, names, feature_index, feature_names)
+
+
+def check_new_rows(model: Any, X: Any, *, counted: bool = False) -> Any:
+    """X fit for prediction by a fitted model: finite, with the columns of the fit.
+
+    counted : the numbers of rows in the blocks of a dask X must be known
+    """
+    check_is_fitted(model)
+    lazy = is_dask(X) or is_dataset(X)
+    features = check_features(X, model.coef_.shape[1] if lazy else None, counted=counted)
+    if not lazy:
+        validate_data(model, described(X), skip_check_array=True, reset=False)
+    return features
+
+
+def check_features(X: Any, n_features: int | None = None, *, counted: bool = True) -> Any:
+    """X as a 2-D float NumPy array, finite, or as a dask array with whole rows in a block.
+
+    counted : the rows of a dask dataframe are counted, and those of a dask array must be
+    """
+    if isinstance(X, (str, bytes, PathLike)):
+        raise InputTypeError(
+            f"X must be an array, got the path {X!r}: load it first, as NumPy or dask; a dataset "
+            "of images with gpgc_dask.open_dataset"
+        )
+    if is_dataset(X):
+        X = X["features"].data
+    if isinstance(getattr(X, "_meta", X), np.ma.MaskedArray):
+        raise InputError("X is a masked array: fill the masked values or drop their rows first")
+    if is_lazy_frame(X):
+        X = gathered(X)[0] if counted else to_array(X)
+    elif isinstance(X, pd.DataFrame):
+        check_columns(X)
+    if is_dask(X):
+        X = _check_dask(X, counted=counted)
+    else:
+        X = check_array(
+            X,
+            dtype=list(FLOATS),
+            ensure_all_finite=False,
+            ensure_min_samples=0,
+            ensure_min_features=0,
+        )
+        if 0 not in X.shape:
+            check_finite(X)
+    if X.shape[0] == 0:
+        raise InputError(
+            f"X is empty: 0 sample(s) (shape={X.shape}) while a minimum of 1 is required"
+        )
+    if X.shape[1] == 0:
+        raise InputError(
+            f"X is empty: 0 feature(s) (shape={X.shape}) while a minimum of 1 is required."
+        )
+    if n_features is not None and X.shape[1] != n_features:
+        raise InputError(f"X has {X.shape[1]} features, but the model was fitted with {n_features}")
+    return X
+
+
+@contextmanager
+def naming_groups(groups: Any, place: Index | None = None) -> Iterator[None]:
+    """An error about NaN in X also names the groups (images) of those rows.
+
+    groups : (N,) labels of the rows, or None;  place : the rows' numbers where X was taken from
+    """
+    try:
+        yield
+    except NotFiniteError as error:
+        if groups is None or np.ndim(groups) != 1 or len(groups) <= max(error.rows):
+            raise
+        named = np.unique(np.asarray(groups, dtype=object)[error.rows].astype(str))
+        rows = error.rows if place is None else place[error.rows].tolist()
+        raise NotFiniteError(rows, error.columns, named.tolist()) from None
+
+
+def _check_dask(X: Any, *, counted: bool) -> Any:
+    if X.ndim != 2:
+        raise InputError(f"X must be 2-D (rows × features), got {X.ndim}-D with shape {X.shape}")
+    if (counted and np.isnan(X.shape[0])) or np.isnan(X.shape[1]):
+        raise InputError(
+            "X has blocks of unknown size: call X = X.compute_chunk_sizes() before fitting"
+        )
+    if X.numblocks[1] > 1:
+        raise InputError(
+            f"X is cut along its columns into {X.numblocks[1]} blocks: a block must hold whole "
+            "rows; use X.rechunk({1: -1}), or store the array with chunks that span all columns"
+        )
+    if X.dtype.kind not in "fiub":
+        raise InputTypeError(
+            f"X has dtype {X.dtype}: features must be numbers; convert with X.astype('float32')"
+        )
+    return X if X.dtype.type in FLOATS else X.astype(np.float64)
+
+
+def to_vector(name: str, values: Any, n: int) -> Any:
+    """A 1-D array of length n: NumPy's, or categories as pandas keeps them."""
+    if is_dask_collection(values):
+        (values,) = compute(values)
+    values = getattr(values, "array", values)  # what a pandas Series is made of
+    array = values if isinstance(values, pd.Categorical) else _as_labels(values)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = column_or_1d(array, warn=True)
+    if array.ndim != 1:
+        raise InputError(f"{name} must be 1-D, one value a row of X; got shape {array.shape}")
+    if array.size != n:
+        raise InputError(f"{name} has {array.size} values but X has {n} rows: pass one value a row")
+    return array
+
+
+def _as_labels(values: Any) -> Labels:
+    """The values as they are: NumPy would make text of NaN, and floats of large integers."""
+    if not isinstance(values, (list, tuple)):
+        return np.asarray(values)
+    if len({type(value) for value in values}) <= 1:
+        plain = np.asarray(values)
+        if plain.dtype.kind != "f" or isinstance(values[0], (float, np.floating)):
+            return plain
+    labels = np.empty(len(values), dtype=object)
+    labels[:] = values
+    return labels
+
+
+def check_weights(name: str, values: Any, n: int) -> Array:
+    """(n,) finite numbers ≥ 0; ones where there are none, a number stands for all."""
+    if values is None:
+        return np.ones(n)
+    if isinstance(values, numbers.Number):
+        values = np.full(n, values)
+    weights = to_vector(name, values, n)
+    try:
+        weights = weights.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputTypeError(
+            f"{name} must hold numbers, got dtype {weights.dtype}: convert it to float"
+        ) from error
+    bad = np.flatnonzero(~(weights >= 0) | ~np.isfinite(weights))
+    if bad.size:
+        raise InputError(
+            f"{name} is negative, NaN or infinite at row(s) {listed(bad)}: "
+            "it must be ≥ 0 (0 leaves a row out)"
+        )
+    return weights
+
+
+def class_weights(class_weight: Any, classes: Labels, codes: Index, weights: Array) -> Array:
+    """(classes,) factor of each class. Balanced: classes weigh the same, the total is kept."""
+    if class_weight is None:
+        return np.ones(classes.size)
+    if isinstance(class_weight, str) and class_weight == "balanced":
+        totals = np.bincount(codes, weights, classes.size)
+        with np.errstate(divide="ignore"):
+            factors = totals.sum() / (np.count_nonzero(totals) * totals)
+        return np.where(totals > 0, factors, 1.0)
+    if not isinstance(class_weight, Mapping):
+        raise InputError(
+            'class_weight must be "balanced", None or a dict of class: weight, '
+            f"got {class_weight!r}"
+        )
+    known = {label.item() if hasattr(label, "item") else label for label in classes}
+    unknown = [label for label in class_weight if label not in known]
+    if unknown:
+        raise InputError(
+            f"class_weight names class(es) {listed(unknown)} that y does not have; "
+            f"its classes are {listed(classes)}"
+        )
+    factors = np.array([float(class_weight.get(label, 1.0)) for label in classes.tolist()])
+    if not np.all(factors > 0) or not np.all(np.isfinite(factors)):
+        raise InputError("class_weight must be positive for every class")
+    return factors
+
+
+def _groups(groups: Any, n: int) -> tuple[Labels, Index]:
+    if groups is None:
+        return np.array(["all"]), np.zeros(n, dtype=np.intp)
+    return code_labels("groups", to_vector("groups", groups, n))
+
+
+def _check_group_rows(rows: Rows, names: Labels) -> None:
+    used = np.bincount(rows.groups, rows.weights > 0, rows.n_groups)
+    empty, single = np.flatnonzero(used == 0), np.flatnonzero(used == 1)
+    if empty.size:
+        raise InputError(
+            f"groups {listed(names[empty])} have no row with weight: nothing tells their noise; "
+            "drop their rows or give them weight"
+        )
+    if single.size:
+        raise InputError(
+            f"groups {listed(names[single])} have one row with weight: one row cannot tell noise "
+            "from signal; drop it, or give it to another group"
+        )
+
+
+def _feature_groups(feature_groups: Any, k: int) -> tuple[Labels, Index]:
+    if feature_groups is None:
+        return np.array(["all"]), np.zeros(k, dtype=np.intp)
+    labels = np.asarray(feature_groups)
+    if labels.ndim != 1 or labels.size != k:
+        raise InputError(
+            f"feature_groups has shape {labels.shape} but X has {k} columns: "
+            "pass one label a column"
+        )
+    missing = missing_labels(labels)
+    if missing.size:
+        raise InputError(
+            f"feature_groups has an unknown (None or NaN) feature group at column(s) "
+            f"{listed(missing)}: name the group of every column"
+        )
+    return code_labels("feature_groups", labels)
+
+
+def without_empty_images(given: TrainingArrays) -> TrainingArrays:
+    """The rows of images with two superpixels of some weight or more: others tell no noise."""
+    index = np.asarray(given.groups.codes)
+    used = np.bincount(index, np.asarray(given.weight) > 0, len(given.groups.categories))
+    present = np.bincount(index, minlength=used.size) > 0
+    left_out = np.flatnonzero(present & (used < 2))
+    if not left_out.size:
+        return given
+    warnings.warn(
+        f"{left_out.size} image(s) have fewer than two labelled superpixels and are left out of "
+        f"the fit: {listed(np.asarray(given.groups.categories)[left_out])}",
+        stacklevel=3,
+    )
+    keep = used[index] >= 2
+    rows = {name: np.asarray(getattr(given, name))[keep] for name in ("y", "weight", "area")}
+    return replace(
+        given,
+        X=select_rows(given.X, keep),
+        groups=given.groups[keep],
+        place=np.flatnonzero(keep),
+        **rows,
+    )

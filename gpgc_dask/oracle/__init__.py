@@ -1,5 +1,0 @@
-"""Everything the mathematics asks of the feature matrix."""
-
-from gpgc_dask.oracle.base import FeatureOracle, GroupTerms, Rows, StepResult, SweepOracle
-
-__all__ = ["FeatureOracle", "GroupTerms", "Rows", "StepResult", "SweepOracle"]

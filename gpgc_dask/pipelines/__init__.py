@@ -1,0 +1,1 @@
+"""Work on many photos that can be resumed."""

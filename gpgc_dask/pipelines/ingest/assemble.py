@@ -1,0 +1,209 @@
+"""From parts to the dataset: which rows of which part make up each chunk, and the small arrays.
+
+Chunks are written whole and parts removed as soon as no chunk needs them, so that the disk holds
+the features once, and a few chunks, at any time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpgc_dask.core.arrays import Labels
+from gpgc_dask.core.errors import Problem
+from gpgc_dask.data.dataset import OUTSIDE, UNFINISHED_FOLDER, create_array, finish, write_array
+from gpgc_dask.pipelines.ingest.staging import (
+    Kept,
+    check_layers,
+    read_features,
+    read_segments,
+    remove_arrays,
+)
+from gpgc_dask.storage.location import Location
+
+__all__ = ["Assembly", "ChunkTask"]
+
+LEDGER = f"{UNFINISHED_FOLDER}/assembly"
+"""Says of which images the chunks already written are made."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows, or one image's pixels, of a part: their place there and in the chunk."""
+
+    part: str
+    start: int
+    stop: int
+    place: int
+    shape: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True)
+class ChunkTask:
+    """One chunk of ``features`` or ``segments`` to write: entries [first, last) of the array."""
+
+    kind: str
+    number: int
+    first: int
+    last: int
+    pieces: tuple[Piece, ...]
+
+    @property
+    def key(self) -> str:
+        """The chunk's name in the store."""
+        return f"{self.kind}/c/{self.number}/0" + ("/0" if self.kind == "segments" else "")
+
+    @property
+    def parts(self) -> set[str]:
+        return {piece.part for piece in self.pieces}
+
+    def run(self, location: Location) -> None:
+        """Write the chunk, whole or not at all."""
+        array = location.group("r+")[self.kind]
+        fill = OUTSIDE if self.kind == "segments" else 0
+        chunk = np.full((self.last - self.first, *array.shape[1:]), fill, dtype=array.dtype)
+        read = read_segments if self.kind == "segments" else read_features
+        for part in sorted(self.parts):
+            values = read(location, part)
+            for piece in self.pieces:
+                if piece.part == part:
+                    _fill(chunk, piece, values)
+        array[self.first : self.last] = chunk
+
+
+def _fill(chunk: Labels, piece: Piece, values: Labels) -> None:
+    found = values[piece.start : piece.stop]
+    if chunk.ndim == 2:
+        chunk[piece.place : piece.place + len(found)] = found
+    else:
+        height, width = piece.shape
+        chunk[piece.place, :height, :width] = found.reshape(height, width)
+
+
+class Assembly:
+    """The finished images in the order of the dataset, and the work to put them together."""
+
+    def __init__(self, location: Location, kept: list[Kept], dtype: str) -> None:
+        self.location = location
+        self.kept = sorted(kept, key=lambda one: one.image.name)
+        self.dtype = dtype
+        self.images = [one.image for one in self.kept]
+        self.counts = np.array([image.superpixels for image in self.images], dtype=np.int64)
+        self.layers = self.images[0].layers
+        check_layers(self.images)
+
+    @property
+    def n_rows(self) -> int:
+        return int(self.counts.sum())
+
+    def digest(self) -> bytes:
+        """Which images, in which state, the dataset is made of."""
+        known = [(image.name, image.identity, image.superpixels) for image in self.images]
+        return hashlib.sha256(json.dumps(known).encode()).hexdigest().encode()
+
+    def begin(self) -> list[ChunkTask]:
+        """Create the large arrays, or find them begun; the chunks still to be written."""
+        tall = max(image.segment_height for image in self.images)
+        wide = max(image.segment_width for image in self.images)
+        shapes = {
+            "features": (self.n_rows, sum(self.layers.values())),
+            "segments": (len(self.images), tall, wide),
+        }
+        group = self.location.group("a")
+        written: set[str] = set()
+        if self.location.exists(LEDGER):
+            written = {f"{kind}/{name}" for kind in shapes for name in self.location.files(kind)}
+        else:
+            for kind, shape in shapes.items():
+                self.location.remove(kind)
+                create_array(group, kind, shape, self.dtype)
+            self.location.write(LEDGER, self.digest())
+        cut = {"features": self._row_pieces, "segments": self._image_pieces}
+        tasks = [
+            ChunkTask(kind, number, first, last, tuple(pieces))
+            for kind in shapes
+            for number, (first, last, pieces) in enumerate(cut[kind](group[kind].chunks[0]))
+        ]
+        return [task for task in tasks if task.key not in written]
+
+    def is_begun_otherwise(self) -> bool:
+        """Whether chunks were written that hold other images than these."""
+        there = self.location.exists(LEDGER)
+        return there and self.location.read(LEDGER) != self.digest()
+
+    def _row_pieces(self, size: int) -> Iterator[tuple[int, int, list[Piece]]]:
+        """(first row, last row, pieces) of each chunk of ``size`` rows."""
+        ends = np.cumsum(self.counts)
+        for first in range(0, self.n_rows, size):
+            last = min(first + size, self.n_rows)
+            pieces = []
+            for number in range(
+                int(np.searchsorted(ends, first, side="right")),
+                int(np.searchsorted(ends, last, side="left")) + 1,
+            ):
+                begin = int(ends[number] - self.counts[number])
+                low, high = max(first, begin), min(last, int(ends[number]))
+                one = self.kept[number]
+                start = one.row + low - begin
+                pieces.append(Piece(one.part, start, start + high - low, low - first))
+            yield first, last, pieces
+
+    def _image_pieces(self, size: int) -> Iterator[tuple[int, int, list[Piece]]]:
+        for first in range(0, len(self.kept), size):
+            chosen = self.kept[first : first + size]
+            pieces = []
+            for place, one in enumerate(chosen):
+                shape = (one.image.segment_height, one.image.segment_width)
+                stop = one.pixel + shape[0] * shape[1]
+                pieces.append(Piece(one.part, one.pixel, stop, place, shape))
+            yield first, first + len(chosen), pieces
+
+    def remover(self, tasks: list[ChunkTask]) -> Callable[[ChunkTask], None]:
+        """A function to call with each chunk written: removes parts that are needed no more."""
+        needed: Counter[tuple[str, str]] = Counter()
+        for task in tasks:
+            needed.update((part, task.kind) for part in task.parts)
+
+        def written(task: ChunkTask) -> None:
+            for part in task.parts:
+                needed[part, task.kind] -= 1
+                if not needed[part, task.kind]:
+                    remove_arrays(self.location, part, task.kind)
+
+        return written
+
+    def finish(self, problems: list[Problem], attributes: Mapping[str, Any]) -> None:
+        """Write the small arrays and the mark that makes the dataset whole; tidy up."""
+        group = self.location.group("a")
+        for name, values in self._small_arrays(problems).items():
+            self.location.remove(name)
+            write_array(group, name, values)
+        finish(self.location, attributes)
+        self.location.remove(UNFINISHED_FOLDER)
+
+    def _small_arrays(self, problems: list[Problem]) -> dict[str, Labels]:
+        found: dict[str, Labels] = {
+            "image": np.repeat(np.arange(len(self.images), dtype=np.int32), self.counts),
+            "feature_group": np.repeat(_text(list(self.layers)), list(self.layers.values())),
+        }
+        for name in ("label", "weight", "pixels"):
+            found[name] = np.concatenate([getattr(one, name) for one in self.kept])
+        for name in ("height", "width", "segment_height", "segment_width"):
+            sizes = [getattr(image, name) for image in self.images]
+            found[name] = np.array(sizes, dtype=np.int32)
+        for name in ("image_path", "mask_path", "flags"):
+            found[name] = _text([getattr(image, name) for image in self.images])
+        found["image_name"] = _text([image.name for image in self.images])
+        found["skipped_name"] = _text([problem.name for problem in problems])
+        found["skipped_reason"] = _text([problem.reason for problem in problems])
+        return found
+
+
+def _text(values: list[str]) -> Labels:
+    return np.array(values, dtype=object)

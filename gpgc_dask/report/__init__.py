@@ -1,5 +1,0 @@
-"""One HTML page that shows which masks are suspect: opens from disk, needs no network."""
-
-from gpgc_dask.report.page import ReportSummary, write_report
-
-__all__ = ["ReportSummary", "write_report"]

@@ -1,0 +1,1 @@
+"""What people read: rankings, reports, exports, evaluations."""

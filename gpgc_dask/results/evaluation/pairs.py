@@ -1,0 +1,113 @@
+"""Which true mask and which predictions belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+
+from gpgc_dask.core.errors import InputError, MissingFileError, NotAFolderError
+from gpgc_dask.imaging.files import by_stem, find_images, printable
+
+__all__ = ["Found", "MaskItem"]
+
+MOST_NAMED = 5
+"""Files that an error names."""
+
+
+@dataclass(frozen=True)
+class MaskItem:
+    """A true mask, its name within its folder, and each rival's prediction of it."""
+
+    name: str
+    true: str
+    predicted: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Found:
+    """All true masks in the order of their names; how many predictions each rival has beside."""
+
+    items: list[MaskItem]
+    extra: list[int]
+
+    @classmethod
+    def of(
+        cls, true: str | PathLike[str], rivals: Sequence[str | PathLike[str]], suffix: str
+    ) -> Found:
+        folders = [Path(folder).expanduser() for folder in (true, *rivals)]
+        _check_folders(folders)
+        root, *sides = folders
+        drawn = {
+            stem.removesuffix(suffix): names
+            for stem, names in _stems(root, sides).items()
+            if stem.endswith(suffix)
+        }
+        if not drawn:
+            ending = f" whose names end in {suffix}" if suffix else ""
+            raise MissingFileError(f"there are no masks{ending} in {root}: nothing to compare")
+        guesses = [_stems(side, [f for f in folders if f != side]) for side in sides]
+        for side, guess in zip(sides, guesses, strict=True):
+            _check_complete(drawn, guess, root, side)
+        _check_single(drawn.values(), root)
+        items = []
+        for stem, (name,) in drawn.items():
+            chosen = zip(sides, guesses, strict=True)
+            paths = tuple(str(side / guess[stem][0]) for side, guess in chosen)
+            items.append(MaskItem(name, str(root / name), paths))
+        extra = [sum(len(guess[stem]) for stem in guess.keys() - drawn) for guess in guesses]
+        return cls(sorted(items, key=lambda item: item.name), extra)
+
+
+def _check_folders(folders: list[Path]) -> None:
+    for number, folder in enumerate(folders):
+        if not folder.is_dir():
+            raise NotAFolderError(f"{folder} is not a folder: name the folder that holds masks")
+        for other in folders[:number]:
+            if folder.samefile(other):
+                raise InputError(
+                    f"{other} and {folder} are the same folder: predictions, true masks and what "
+                    "to test against must be in folders of their own"
+                )
+
+
+def _stems(folder: Path, others: Iterable[Path]) -> dict[str, list[str]]:
+    """{name without ending: names} of the masks in a folder, those in the other folders left out.
+
+    Folders of predictions are at times made within that of the true masks.
+    """
+    names = set.intersection(*(set(find_images(folder, leave_out=other)) for other in others))
+    return by_stem(sorted(names))
+
+
+def _check_complete(
+    drawn: dict[str, list[str]], guess: dict[str, list[str]], root: Path, side: Path
+) -> None:
+    """Complain where the predictions in ``side`` lack some, or have two of the same."""
+    missing = sorted(drawn.keys() - guess)
+    if missing:
+        other_names = (
+            " (do names differ? --mask-suffix _mask)" if len(missing) == len(drawn) else ""
+        )
+        raise MissingFileError(
+            f"{len(missing)} of {len(drawn)} true masks have no prediction: "
+            f"{side} lacks {_listed(f'{stem}.*' for stem in missing)}{other_names}. "
+            f"Predict these images too, or take their masks out of {root}"
+        )
+    _check_single((names for stem, names in guess.items() if stem in drawn), side)
+
+
+def _check_single(found: Iterable[list[str]], folder: Path) -> None:
+    doubled = [names for names in found if len(names) > 1]
+    if doubled:
+        raise InputError(
+            f"several masks in {folder} have one name: "
+            f"{_listed(' and '.join(names) for names in doubled)}. Rename or remove one of them"
+        )
+
+
+def _listed(names: Iterable[str]) -> str:
+    known = [printable(name) for name in names]
+    rest = f" and {len(known) - MOST_NAMED} more" if len(known) > MOST_NAMED else ""
+    return ", ".join(known[:MOST_NAMED]) + rest

@@ -1,0 +1,1 @@
+"""Bytes at a path or URL: reading, writing, retries and integrity checks."""

@@ -1,0 +1,180 @@
+"""The program, as it is called."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from gpgc_dask import __version__, open_dataset
+from gpgc_dask.cli import main
+from gpgc_dask.pipelines.ingest import ingest
+from gpgc_dask.storage.integrity import read_attributes
+from tests.support.images import save_pair, save_pairs
+
+QUICK = ["--backbone", "colour", "--superpixels", "20"]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    return save_pairs(tmp_path_factory.mktemp("photos"), 12)
+
+
+def test_ingest_and_info(run, folders, tmp_path):
+    target = tmp_path / "data.zarr"
+    code, out, err = run("ingest", *folders, "-o", target, *QUICK, "--workers", 1)
+    assert code == 0, err
+    assert "12 images" in out
+    assert "31 features" in out
+    assert "images 12/12" in err
+    assert "/s" in err
+    code, out, _ = run("info", target)
+    assert code == 0
+    for text in ("14 appearance, 16 position, 1 constant", "background", "foreground", "colour"):
+        assert text in out
+    code, out, _ = run("info", target, "--json")
+    assert json.loads(out)["images"] == 12
+
+
+def test_ingest_tells_programs(run, folders, tmp_path):
+    save_pair(tmp_path, "good", 1)
+    save_pair(tmp_path, "[red]bad[/red]", 2)
+    (tmp_path / "images/[red]bad[/red].jpg").write_bytes(b"")
+    given = [tmp_path / "images", tmp_path / "masks", "-o", tmp_path / "data.zarr", *QUICK]
+    code, out, err = run("ingest", *given, "--workers", 1)
+    assert (code, out) == (1, "")
+    assert "[red]bad[/red].jpg: the file is empty" in err
+    assert "--resume" in err
+    assert "Traceback" not in err
+    code, out, _ = run("ingest", *given, "--workers", 1, "--resume", "--on-error", "skip", "--json")
+    assert code == 0
+    report = json.loads(out)
+    assert report["images"] == 1
+    assert report["skipped"] == [{"name": "[red]bad[/red].jpg", "reason": "the file is empty"}]
+    code, out, _ = run("info", tmp_path / "data.zarr")
+    assert "1 files skipped" in out
+    assert "[red]bad[/red].jpg" in out
+
+
+def test_masks_are_read_as_told(run, folders, tmp_path):
+    target = tmp_path / "data.zarr"
+    given = [*folders, "-o", target, *QUICK, "--workers", 1, "--classes", "0=grass,255=disc"]
+    assert run("ingest", *given)[0] == 0
+    assert open_dataset(target).attrs["classes"] == ["grass", "disc"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["ingest", "a", "b"], 2, "--out"),
+        (["ingest", "a", "b", "-o", "c", "--void", "x"], 2, "whole numbers"),
+        (["ingest", "a", "b", "-o", "c", "--classes", "0=a,0=b"], 2, "named twice"),
+        (["ingest", "a", "b", "-o", "c", "--mean", "1,2"], 2, "three numbers"),
+        (["ingest", "a", "b", "-o", "c", "--on-error", "cry"], 2, "cry"),
+        (["ingest", "a", "b", "-o", "c", "--workers", "0"], 2, "--workers"),
+        (["ingest", "/nowhere", "b", "-o", "c"], 1, "gpgc: /nowhere is not a folder"),
+        (["ingest", "a", "-o", "c"], 1, "give a folder of masks, or a COCO file"),
+        (["ingest", "a", "b", "-o", "c", "--backbone", "vgg"], 1, "backbone must be lite0"),
+        (["ingest", "a", "b", "-o", "c", "--layer", "x"], 1, "layers belong to ONNX files"),
+        (["info", "/nowhere"], 1, "make a dataset with gpgc ingest"),
+        (["fly"], 2, "fly"),
+    ],
+)
+def test_wrong_calls(run, arguments, code, message):
+    found, out, err = run(*arguments)
+    assert found == code
+    assert message in " ".join(err.split())
+    assert out == ""
+    assert "Traceback" not in err
+
+
+def test_version(run):
+    assert run("--version") == (0, f"gpgc_dask {__version__}\n", "")
+
+
+LOOK = """
+import sys
+from gpgc_dask.cli import main
+try:
+    main(sys.argv[1:])
+finally:
+    print(sorted({"dask", "numpy", "pandas", "sklearn", "zarr"} & {*sys.modules}), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("called", [["--help"], ["fit", "--help"], ["fit"], ["plan"]])
+def test_help_and_wrong_calls_do_not_wait_for_the_library(called):
+    done = subprocess.run(
+        [sys.executable, "-c", LOOK, *called], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == (0 if "--help" in called else 2), done.stderr
+    assert done.stderr.splitlines()[-1] == "[]"
+
+
+def test_debug_shows_where(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        main(["info", str(tmp_path / "nothing.zarr"), "--debug"])
+
+
+def test_an_existing_dataset_is_refused(run, folders, tmp_path):
+    target = tmp_path / "data.zarr"
+    ingest(*folders, target, backbone="colour", superpixels=20)
+    code, _, err = run("ingest", *folders, "-o", target, *QUICK)
+    assert code == 1
+    assert "--overwrite" in err
+    code, out, _ = run("ingest", *folders, "-o", target, *QUICK, "--resume")
+    assert code == 0
+    assert "12 of them by an earlier run" in out
+
+
+def test_no_scheduler_there(run, folders, tmp_path, monkeypatch):
+    monkeypatch.setattr("gpgc_dask.clusters.connect.CONNECT_SECONDS", 1)
+    given = [*folders, "-o", tmp_path / "data.zarr", *QUICK, "--scheduler", "tcp://127.0.0.1:9"]
+    code, _, err = run("ingest", *given)
+    assert code == 1
+    assert "no Dask scheduler answers at tcp://127.0.0.1:9" in err
+    assert not (tmp_path / "data.zarr").exists()
+
+
+def test_a_running_scheduler(client, run, folders, tmp_path):
+    address = client.scheduler.address
+    given = [*folders, "-o", tmp_path / "data.zarr", *QUICK, "--scheduler", address]
+    assert run("ingest", *given)[0] == 0
+    assert open_dataset(tmp_path / "data.zarr").sizes["photo"] == 12
+
+
+def test_ctrl_c_says_how_to_go_on(tmp_path):
+    images, masks = save_pairs(tmp_path, 60, height=200, width=200)
+    target = tmp_path / "data.zarr"
+    command = [sys.executable, "-m", "gpgc_dask", "ingest", images, masks, "-o", target]
+    process = subprocess.Popen(
+        [*map(str, command), "--workers", "1"], stderr=subprocess.PIPE, text=True
+    )
+    while process.poll() is None and not list(target.rglob("*.rows")):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "the same command with --resume goes on" in err
+    assert "Traceback" not in err
+    done = subprocess.run(
+        [*map(str, command), "--resume"], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "by an earlier run" in done.stdout
+
+
+def test_what_the_library_logs_is_told_as_notes(run, monkeypatch, tmp_path):
+    def noisy(location):
+        logging.getLogger("gpgc_dask").warning("the store is slow")
+        return read_attributes(location)
+
+    monkeypatch.setattr("gpgc_dask.models.persistence.read_attributes", noisy)
+    code, _, err = run("rank", tmp_path / "no.zarr")
+    assert code == 1
+    assert err.splitlines()[0] == "gpgc: the store is slow"

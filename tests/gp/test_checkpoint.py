@@ -1,0 +1,242 @@
+"""Fits that are killed and go on."""
+
+from __future__ import annotations
+
+import io
+import random
+import resource
+import signal
+import subprocess
+import sys
+
+import fsspec
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+from gpgc_dask import GP, GPGC
+from tests.support.problems import classification
+
+DATA = classification(2000, 60, 60)
+
+
+class StopError(Exception):
+    pass
+
+
+def interrupt_at(iteration):
+    def listener(entry):
+        if entry["iteration"] == iteration:
+            raise StopError
+
+    return listener
+
+
+@pytest.mark.parametrize("solver", ["auto", "lbfgs"])
+@pytest.mark.parametrize("redundancy", [1.0, "auto"])
+def test_a_stopped_fit_goes_on_to_the_same_optimum(tmp_path, solver, redundancy):
+    path = tmp_path / "fit.npz"
+    given = {"solver": solver, "redundancy": redundancy}
+    whole = GPGC(**given).fit(DATA.X, DATA.y, groups=DATA.groups)
+    with pytest.raises(StopError):
+        GPGC(**given, checkpoint=path, progress=interrupt_at(2)).fit(
+            DATA.X, DATA.y, groups=DATA.groups
+        )
+    assert [file.name for file in tmp_path.iterdir()] == ["fit.npz"]
+    resumed = GPGC(**given, checkpoint=path).fit(DATA.X, DATA.y, groups=DATA.groups)
+    assert not path.exists()
+    assert resumed.converged_
+    np.testing.assert_allclose(resumed.noise_variance_, whole.noise_variance_, rtol=1e-2)
+    assert resumed.redundancy_ == pytest.approx(whole.redundancy_, rel=1e-2)
+    if redundancy == 1.0:
+        assert resumed.log_evidence_ == pytest.approx(whole.log_evidence_, abs=1e-3)
+    assert [entry["iteration"] for entry in resumed.history_] == list(range(resumed.n_iter_))
+    assert resumed.n_reads_ >= whole.n_reads_
+
+
+def test_killed_outright(tmp_path):
+    """SIGKILL in the middle of a fit in another process.
+
+    The other process reads the data from a file: a matrix product made anew there may round
+    differently (BLAS shares the work out by the processors it finds), and a checkpoint knows that.
+    """
+    script = """
+import os, signal, sys
+import numpy as np
+from gpgc_dask import GPGC
+data = np.load(sys.argv[2])
+def listener(entry):
+    if entry["iteration"] == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+GPGC(checkpoint=sys.argv[1], progress=listener).fit(data["X"], data["y"], groups=data["groups"])
+"""
+    path, given = tmp_path / "fit.npz", tmp_path / "data.npz"
+    np.savez(given, X=DATA.X, y=DATA.y, groups=DATA.groups)
+    done = subprocess.run([sys.executable, "-c", script, path, given], check=False)
+    assert done.returncode == -9
+    assert path.exists()
+    resumed = GPGC(checkpoint=path).fit(DATA.X, DATA.y, groups=DATA.groups)
+    whole = GPGC().fit(DATA.X, DATA.y, groups=DATA.groups)
+    assert resumed.converged_
+    np.testing.assert_allclose(resumed.noise_variance_, whole.noise_variance_, rtol=1e-2)
+
+
+def test_another_fits_checkpoint_is_refused(tmp_path):
+    path = tmp_path / "fit.npz"
+    with pytest.raises(StopError):
+        GPGC(checkpoint=path, progress=interrupt_at(1)).fit(DATA.X, DATA.y, groups=DATA.groups)
+    other = np.where(DATA.groups == 0, 1 - DATA.y, DATA.y)
+    with pytest.raises(ValueError, match="belongs to another fit; what differs: y and weights"):
+        GPGC(checkpoint=path).fit(DATA.X, other, groups=DATA.groups)
+    with pytest.raises(ValueError, match="noise model"):
+        GP(checkpoint=path).fit(DATA.X, DATA.y, groups=DATA.groups)
+    with pytest.raises(ValueError, match="values of X"):
+        GPGC(checkpoint=path).fit(DATA.X + 1, DATA.y, groups=DATA.groups)
+    assert path.exists()
+
+
+def test_an_unfinished_fit_can_go_on(tmp_path):
+    path = tmp_path / "fit.npz"
+    with pytest.warns(ConvergenceWarning):
+        GPGC(checkpoint=path, max_iter=2).fit(DATA.X, DATA.y, groups=DATA.groups)
+    assert path.exists()
+    model = GPGC(checkpoint=path).fit(DATA.X, DATA.y, groups=DATA.groups)
+    assert model.converged_
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("redundancy", [1.0, "auto"])
+def test_a_resumed_fit_takes_the_very_steps_of_one_that_was_not_stopped(tmp_path, redundancy):
+    """Stopped at each iteration in turn, in one fit: no step is lost, none is taken twice."""
+    given = (DATA.X, DATA.y)
+    whole = GPGC(redundancy=redundancy).fit(*given, groups=DATA.groups)
+    path = tmp_path / "fit.npz"
+    for iteration in range(whole.n_iter_):
+        with pytest.raises(StopError):
+            GPGC(redundancy=redundancy, checkpoint=path, progress=interrupt_at(iteration)).fit(
+                *given, groups=DATA.groups
+            )
+    resumed = GPGC(redundancy=redundancy, checkpoint=path).fit(*given, groups=DATA.groups)
+    assert resumed.n_iter_ == whole.n_iter_
+    for name in ("log_evidence", "redundancy", "predicted_gain"):
+        np.testing.assert_allclose(
+            [entry[name] for entry in resumed.history_],
+            [entry[name] for entry in whole.history_],
+            rtol=1e-6,
+            err_msg=name,
+        )
+    np.testing.assert_allclose(resumed.noise_variance_, whole.noise_variance_, rtol=1e-6)
+
+
+def test_a_finished_fit_is_not_done_again(tmp_path):
+    """Killed between the end of the fit and the model on disk: no read but the first look."""
+    path = tmp_path / "fit.npz"
+    model = GPGC(checkpoint=path)
+    model._keeps_checkpoint = True
+    model.fit(DATA.X, DATA.y, groups=DATA.groups)
+    resumed = GPGC(checkpoint=path).fit(DATA.X, DATA.y, groups=DATA.groups)
+    assert resumed.history_ == model.history_
+    assert resumed.log_evidence_ == model.log_evidence_
+    np.testing.assert_allclose(resumed.coef_, model.coef_, rtol=1e-9)
+
+
+def test_float64_once_found_necessary_stays(tmp_path):
+    path = tmp_path / "fit.npz"
+    X = (DATA.X * np.geomspace(1e-3, 1e3, DATA.X.shape[1])).astype(np.float32)
+    X[:, 0] = X[:, 1] * (1 + 1e-6)
+    whole = GPGC(dtype="float64").fit(X, DATA.y, groups=DATA.groups)
+    with pytest.raises(StopError):
+        GPGC(dtype="float64", checkpoint=path, progress=interrupt_at(2)).fit(
+            X, DATA.y, groups=DATA.groups
+        )
+    resumed = GPGC(checkpoint=path).fit(X, DATA.y, groups=DATA.groups)
+    assert {entry["arithmetic"] for entry in resumed.history_} == {
+        entry["arithmetic"] for entry in whole.history_
+    }
+
+
+def test_beside_an_object(tmp_path):
+    """Any fsspec URL will do."""
+    url = f"memory://{tmp_path.name}/fit.npz"
+    with pytest.raises(StopError):
+        GPGC(checkpoint=url, progress=interrupt_at(2)).fit(DATA.X, DATA.y, groups=DATA.groups)
+    assert fsspec.filesystem("memory").exists(url)
+    resumed = GPGC(checkpoint=url).fit(DATA.X, DATA.y, groups=DATA.groups)
+    assert resumed.converged_
+    assert not fsspec.filesystem("memory").exists(url)
+
+
+def test_a_full_disk_does_not_stop_a_fit(tmp_path):
+    """Nothing more can be kept: what was kept is still there, and the fit ends."""
+    path = tmp_path / "fit.npz"
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def fill_disk(entry):
+        if entry["iteration"] == 1:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limit[1]))
+
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    model = GPGC(checkpoint=path, progress=fill_disk)
+    model._keeps_checkpoint = True
+    try:
+        with pytest.warns(UserWarning, match=r"could not be kept .*fit\.npz.*: the fit goes on"):
+            model.fit(DATA.X, DATA.y, groups=DATA.groups)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        signal.signal(signal.SIGXFSZ, before)
+    assert model.converged_
+    assert [file.name for file in tmp_path.iterdir()] == ["fit.npz"]
+    resumed = GPGC(checkpoint=path).fit(DATA.X, DATA.y, groups=DATA.groups)
+    np.testing.assert_allclose(resumed.noise_variance_, model.noise_variance_, rtol=1e-6)
+
+
+def test_damaged_anywhere_it_is_refused(tmp_path):
+    """500 times some bytes changed, lost or added: each is an error that names the file."""
+    small = classification(300, 8, 12)
+    path = tmp_path / "fit.npz"
+    model = GPGC(checkpoint=path)
+    model._keeps_checkpoint = True
+    model.fit(small.X, small.y, groups=small.groups)
+    content = path.read_bytes()
+    seed = random.randrange(2**32)
+    rng = np.random.default_rng(seed)
+    for _ in range(500):
+        spoilt = damaged(content, rng)
+        if spoilt == content:  # a part of no bytes
+            continue
+        path.write_bytes(spoilt)
+        with pytest.raises(ValueError, match=r"fit\.npz cannot be read"):
+            GPGC(checkpoint=path).fit(small.X, small.y, groups=small.groups)
+        assert path.read_bytes() == spoilt, f"seed {seed}"
+
+
+def damaged(content, rng):
+    """Some bytes changed, a part lost, a part doubled, zeros in the middle."""
+    kind = rng.integers(4)
+    start, stop = np.sort(rng.integers(0, len(content), 2))
+    if kind == 0:
+        spoilt = bytearray(content)
+        for place in rng.integers(0, len(content), rng.integers(1, 5)):
+            spoilt[place] ^= int(rng.integers(1, 256))
+        return bytes(spoilt)
+    if kind == 1:
+        return content[:start]
+    if kind == 2:
+        return content[:stop] + content[start:]
+    return content[:start] + bytes(int(stop - start)) + content[stop:]
+
+
+def foreign_npz():
+    buffer = io.BytesIO()
+    np.savez(buffer, meta=np.frombuffer(b"{}", dtype=np.uint8))
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"PK\x03\x04 not really", b"\x93NUMPY\x01\x00", foreign_npz()]
+)
+def test_a_damaged_checkpoint_is_named(tmp_path, content):
+    path = tmp_path / "fit.npz"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"fit.npz cannot be read .* remove it"):
+        GPGC(checkpoint=path).fit(DATA.X, DATA.y, groups=DATA.groups)

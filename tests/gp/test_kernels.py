@@ -1,0 +1,217 @@
+"""Products on one batch of rows, against plain NumPy in float64."""
+
+from __future__ import annotations
+
+import threading
+import time
+from functools import partial
+
+import numpy as np
+import pytest
+from scipy.linalg import solve_triangular
+
+from gpgc_dask.core.threads import ahead
+from gpgc_dask.gp.evidence import Moments, Posterior, posterior
+from gpgc_dask.gp.oracle.blas import add_gram, multiply_triangular
+from gpgc_dask.gp.oracle.kernels import (
+    SUM_ROWS,
+    Accumulator,
+    Arithmetic,
+    MomentSums,
+    Projection,
+    Workspace,
+    batch_rows,
+)
+from gpgc_dask.gp.oracle.leave_out import leave_out_shift, leave_out_terms
+from tests.support.problems import RTOL
+
+DTYPES = ["float32", "float64"]
+
+
+def rows(n, k, dtype, seed=0):
+    return np.random.default_rng(seed).standard_normal((n, k)).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_gram_is_added_in_place(dtype, sign):
+    A = rows(70, 9, dtype)
+    total = np.asfortranarray(np.tril(rows(9, 9, dtype, seed=1)))
+    expected = np.tril(total + sign * A.astype(float).T @ A.astype(float))
+    add_gram(total, A, sign)
+    np.testing.assert_allclose(np.tril(total), expected, rtol=RTOL[dtype], atol=1e-5)
+    add_gram(total, A[:0])
+    np.testing.assert_allclose(np.tril(total), expected, rtol=RTOL[dtype], atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_triangular_product_in_place(dtype):
+    A, T = rows(50, 8, dtype), np.asfortranarray(np.tril(rows(8, 8, dtype, seed=1)))
+    expected = A.astype(float) @ T.astype(float).T
+    multiply_triangular(T, A)
+    np.testing.assert_allclose(A, expected, rtol=RTOL[dtype], atol=1e-5)
+
+
+def test_products_refuse_what_they_would_misread():
+    A, square = rows(6, 4, "float64"), np.zeros((4, 4), order="F")
+    for bad in (A[:, ::1].T.copy().T, A.astype("float32"), A[:, :3]):
+        with pytest.raises(ValueError, match="C's order"):
+            add_gram(square, bad)
+    with pytest.raises(ValueError, match="Fortran"):
+        add_gram(rows(4, 4, "float64"), A)
+
+
+def test_products_let_other_threads_go_on():
+    """While a product runs, this thread counts; with the interpreter's lock held it could not."""
+    A, total = rows(4000, 1200, "float32"), np.zeros((1200, 1200), dtype="float32", order="F")
+    done = threading.Event()
+
+    def multiply():
+        for _ in range(3):
+            add_gram(total, A)
+        done.set()
+
+    thread = threading.Thread(target=multiply)
+    thread.start()
+    counted = 0
+    while not done.is_set():
+        counted += 1
+    thread.join()
+    assert counted > 1000
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", [10, SUM_ROWS + 100])
+def test_moments_are_summed_packed_and_put_back(dtype, n):
+    k = 7
+    F, targets = rows(n, k, dtype) + np.asarray(3, dtype), rows(n, 2, "float64", seed=1)
+    weight = np.random.default_rng(2).random(n)
+    arithmetic = Arithmetic(np.dtype(dtype), np.full(k, 3.0))
+    parts = []
+    for own in (slice(0, n // 3), slice(n // 3, n)):
+        sums = Accumulator(k, 2, np.dtype(dtype))
+        sums.add(Workspace(arithmetic).load([F[own]]), weight[own], targets[own])
+        parts.append(sums.sums())
+    assert parts[0].gram.shape == (k * (k + 1) // 2,)
+    total = MomentSums.merge(parts)
+    found, exact = total.finish(arithmetic), F.astype(float)
+    scale = np.abs((exact * weight[:, None]).T @ exact).max()
+    np.testing.assert_allclose(
+        found.gram, (exact * weight[:, None]).T @ exact, atol=RTOL[dtype] * scale
+    )
+    np.testing.assert_allclose(
+        found.cross, (exact * weight[:, None]).T @ targets, atol=RTOL[dtype] * scale
+    )
+    assert found.yy == pytest.approx(float(weight @ (targets**2).sum(1)))
+    mean = np.average(exact, axis=0, weights=weight)
+    variance = np.average((exact - mean) ** 2, axis=0, weights=weight)
+    np.testing.assert_allclose(total.column_variance(), variance, rtol=1e-4)
+
+
+def test_negative_weights_take_rows_away():
+    F, y = rows(300, 6, "float64"), np.ones((300, 1))
+    weight = np.random.default_rng(0).standard_normal(300)
+    weight[:40] = 0.0
+    sums = Accumulator(6, 1, np.dtype("float64"))
+    sums.add(F.copy(), weight, y)
+    found = sums.sums().finish(Arithmetic(np.dtype("float64")))
+    np.testing.assert_allclose(found.gram, (F * weight[:, None]).T @ F, atol=1e-10)
+    np.testing.assert_allclose(found.cross[:, 0], weight @ F, atol=1e-10)
+
+
+def test_batches_suit_the_cache_and_blas():
+    assert batch_rows(64, 4) == SUM_ROWS
+    assert batch_rows(4113, 4) == 1024
+    assert 1024 <= batch_rows(700, 4) <= SUM_ROWS
+
+
+def a_posterior(F, weight):
+    gram = (F * weight[:, None]).T @ F
+    return posterior(Moments(gram, F.T @ np.ones((len(F), 1)), 1.0), np.full(F.shape[1], 0.7))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_probes_estimate_leverages_and_the_mean_is_exact(dtype):
+    F = rows(400, 12, "float64") + 2.0
+    post = a_posterior(F, np.ones(400))
+    many = post.T.T @ np.random.default_rng(0).standard_normal((12, 20_000)) / np.sqrt(20_000)
+    arithmetic = Arithmetic(np.dtype(dtype), np.full(12, 2.0))
+    project = Projection(post, arithmetic, directions=many, whitens=False)
+    f, v = project.judge(Workspace(arithmetic).load([F.astype(dtype)]))
+    np.testing.assert_allclose(f, F @ post.mu, rtol=RTOL[dtype], atol=1e-5)
+    np.testing.assert_allclose(v, ((F @ post.T.T) ** 2).sum(1), rtol=0.05)
+    with pytest.raises(ValueError, match="whitened"):
+        project.exact_rows([F], np.arange(3))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("whitened", [True, False])
+@pytest.mark.parametrize("t", [1, 3])
+def test_leave_out_terms_by_gradients_and_by_factorisation(dtype, whitened, t):
+    rng = np.random.default_rng(0)
+    sizes = np.array([3, 40, 1, 17, 30, 2, 9, 40, 5])
+    starts = np.cumsum(sizes) - sizes
+    F = rows(sizes.sum(), 15, "float64") + 1.0
+    precision = rng.uniform(0.05, 2.0, len(F))
+    post = a_posterior(F, precision)
+    residual = rng.standard_normal((len(F), t))
+    Z = F @ post.T.T
+    exact = Projection(post, Arithmetic(np.dtype("float64")))
+    shift = leave_out_shift(Z, precision, residual, starts, [F], exact)
+    expected = np.add.reduceat(precision * (residual * shift).sum(1), starts)
+    arithmetic = Arithmetic(np.dtype(dtype), np.full(15, 1.0))
+    project = Projection(post, arithmetic)
+    A = Workspace(arithmetic).load([F.astype(dtype)])
+    if whitened:
+        A = project.whiten(A)
+    found = leave_out_terms(
+        A, precision, residual, starts, [F.astype(dtype)], project, whitened=whitened
+    )
+    np.testing.assert_allclose(found, expected, rtol=2e-3 if dtype == "float32" else 1e-8)
+
+
+def test_leave_out_of_a_group_that_determines_the_model_alone():
+    """I − H is singular to single precision there: it is factorised in double precision."""
+    rng = np.random.default_rng(0)
+    F = rng.standard_normal((60, 5))
+    precision = np.where(np.arange(60) < 30, 1e6, 1e-3)
+    post = a_posterior(F, precision)
+    residual = rng.standard_normal((60, 1))
+    exact = Projection(post, Arithmetic(np.dtype("float64")))
+    starts = np.array([0, 30])
+    shift = leave_out_shift(F @ post.T.T, precision, residual, starts, [F], exact)
+    expected = np.add.reduceat(precision * (residual * shift).sum(1), starts)
+    single = Projection(post, Arithmetic(np.dtype("float32")))
+    narrow = F.astype("float32")
+    found = leave_out_terms(narrow.copy(), precision, residual, starts, [F], single, whitened=False)
+    np.testing.assert_allclose(found, expected, rtol=1e-3)
+
+
+def test_directions_alone_travel_without_the_factor():
+    post = Posterior(np.eye(5), np.zeros((5, 1)), 0.0, np.empty(0), np.empty(0))
+    directions = np.ones((5, 2))
+    arithmetic = Arithmetic(np.dtype("float64"))
+    light = Projection(post, arithmetic, directions=directions, whitens=False)
+    assert light.__getstate__()["T"] is None
+    heavy = Projection(post, arithmetic, directions=directions, whitens=True)
+    assert heavy.__getstate__()["T"] is post.T
+    np.testing.assert_allclose(heavy.covariance, solve_triangular(np.eye(5), np.eye(5)))
+
+
+def test_reading_ahead_keeps_order_and_errors():
+    made = []
+
+    def make(number):
+        made.append(number)
+        if number == 5:
+            raise OSError("the store is gone")
+        return number
+
+    stream = ahead([partial(make, number) for number in range(6)], depth=2)
+    assert next(stream) == 0
+    while len(made) < 3:
+        time.sleep(0.001)
+    assert sorted(made) == [0, 1, 2]
+    assert [next(stream) for _ in range(4)] == [1, 2, 3, 4]
+    with pytest.raises(OSError, match="the store is gone"):
+        next(stream)

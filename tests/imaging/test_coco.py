@@ -1,0 +1,234 @@
+"""COCO files: polygons and run lengths, one category or several."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+from pycocotools import mask as rle
+
+from gpgc_dask import open_dataset
+from gpgc_dask.core.errors import PipelineError, UnusableFileError
+from gpgc_dask.imaging.coco import CocoMask, draw_mask, read_coco
+from gpgc_dask.imaging.photos import Orientation, read_photo
+from gpgc_dask.pipelines.ingest import ingest
+from tests.support.images import draw
+
+H, W = 60, 80
+BOX = [[10, 20, 50, 20, 50, 40, 10, 40]]
+UPRIGHT = Orientation(H, W, (H, W), None)
+
+
+def box_mask(x0=10, y0=20, x1=50, y1=40):
+    inside = np.zeros((H, W), dtype=np.uint8)
+    inside[y0:y1, x0:x1] = 1
+    return inside
+
+
+def compressed(inside):
+    found = rle.encode(np.asfortranarray(inside))
+    return {"size": found["size"], "counts": found["counts"].decode()}
+
+
+def uncompressed(inside):
+    flat = inside.ravel(order="F")
+    changes = np.flatnonzero(np.diff(np.concatenate([[0], flat]))) if flat.any() else []
+    bounds = np.concatenate([[0], changes, [flat.size]])
+    return {"size": [H, W], "counts": np.diff(bounds).astype(int).tolist()}
+
+
+@pytest.mark.parametrize(
+    "segmentation", [BOX, compressed(box_mask()), uncompressed(box_mask())], ids=str
+)
+def test_every_kind_of_region(segmentation):
+    found = draw_mask(CocoMask(H, W, ((1, segmentation),)), UPRIGHT)
+    np.testing.assert_array_equal(found, box_mask())
+
+
+def test_several_regions_and_classes_small_ones_in_front():
+    small = compressed(box_mask(12, 22, 20, 30))
+    found = draw_mask(CocoMask(H, W, ((1, BOX), (2, small))), UPRIGHT)
+    assert found[25, 15] == 2
+    assert found[25, 40] == 1
+    assert found[0, 0] == 0
+
+
+@pytest.mark.parametrize(
+    "segmentation",
+    [
+        {"size": [H, W]},
+        {"size": [H, W + 1], "counts": [0, H * (W + 1)]},
+        {"counts": "abc"},
+        [["x", "y", 1, 2, 3, 4]],
+        [[1, 2, 1e9, 4, 5, 6]],
+        {"size": [H, W], "counts": [-5, 10]},
+        5,
+    ],
+    ids=str,
+)
+def test_regions_that_cannot_be_read(segmentation):
+    with pytest.raises(UnusableFileError, match="unreadable segmentation"):
+        draw_mask(CocoMask(H, W, ((1, segmentation),)), UPRIGHT)
+
+
+def test_two_points_enclose_nothing():
+    assert not draw_mask(CocoMask(H, W, ((1, [[1, 2, 30, 40]]),)), UPRIGHT).any()
+
+
+@pytest.fixture
+def coco(tmp_path):
+    """Four photos: a horse, a horse and a dog, a dog, nothing."""
+    (tmp_path / "images").mkdir()
+    for number in range(4):
+        Image.fromarray(draw(number, H, W)[0]).save(tmp_path / f"images/{number}.jpg")
+    content = {
+        "images": [
+            {"id": 10 + n, "file_name": f"{n}.jpg", "height": H, "width": W} for n in range(4)
+        ],
+        "categories": [{"id": 7, "name": "horse"}, {"id": 9, "name": "dog"}],
+        "annotations": [
+            annotation(10, 7, BOX, 800),
+            annotation(11, 7, compressed(box_mask()), 800, iscrowd=1),
+            annotation(11, 9, compressed(box_mask(30, 30, 60, 50)), 600),
+            annotation(12, 9, BOX, 800),
+        ],
+    }
+    (tmp_path / "instances.json").write_text(json.dumps(content))
+    return tmp_path
+
+
+def annotation(image, category, segmentation, area, iscrowd=0):
+    return {
+        "image_id": image,
+        "category_id": category,
+        "segmentation": segmentation,
+        "area": area,
+        "iscrowd": iscrowd,
+    }
+
+
+def made(folder, **options):
+    ingest(
+        folder / "images",
+        None,
+        folder / "data.zarr",
+        coco=folder / "instances.json",
+        backbone="colour",
+        superpixels=60,
+        **options,
+    )
+    return open_dataset(folder / "data.zarr")
+
+
+def test_one_category(coco):
+    found = made(coco, categories=["horse"])
+    assert found["image_name"].values.tolist() == ["0.jpg", "1.jpg"]
+    assert found.attrs["classes"] == ["background", "horse"]
+    assert found.attrs["class_values"] == [0, 255]
+    share = np.average(found["label"], weights=found["pixels"])
+    assert share == pytest.approx(800 / (H * W), abs=0.06)
+
+
+def test_images_without_the_category_on_request(coco):
+    found = made(coco, categories=["horse"], with_empty=True)
+    assert found.sizes["photo"] == 4
+    assert found["flags"].values.tolist() == ["", "", "empty mask", "empty mask"]
+
+
+def test_several_categories_are_classes(coco):
+    found = made(coco, categories=["horse", "dog"])
+    assert found.sizes["photo"] == 3
+    assert found.attrs["classes"] == ["background", "horse", "dog"]
+    assert found.attrs["class_values"] == [0, 1, 2]
+    assert set(found["label"].values[found["image"].values == 1]) == {0, 1, 2}
+
+
+def test_a_photo_that_is_not_there(coco):
+    (coco / "images/0.jpg").unlink()
+    with pytest.raises(PipelineError, match=r"0\.jpg: image missing"):
+        made(coco, categories=["horse"])
+    found = made(coco, categories=["horse"], on_error="skip")
+    assert found["image_name"].values.tolist() == ["1.jpg"]
+    assert found["skipped_name"].values.tolist() == ["0.jpg"]
+
+
+def test_a_photo_of_another_size(coco):
+    Image.fromarray(draw(0, H, W + 2)[0]).save(coco / "images/0.jpg")
+    with pytest.raises(PipelineError, match=r"0\.jpg: mask is 80×60 pixels but its photo 82×60"):
+        made(coco, categories=["horse"])
+
+
+def test_a_turned_photo_whose_regions_were_drawn_on_the_stored_pixels(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.fromarray(draw(0, H, W)[0]).save(tmp_path / "a.jpg", exif=exif)
+    turned = draw_mask(CocoMask(H, W, ((1, BOX),)), read_photo(tmp_path / "a.jpg", 512).orientation)
+    np.testing.assert_array_equal(turned, np.rot90(box_mask(), 3))
+
+
+@pytest.mark.parametrize(
+    ("content", "categories", "message"),
+    [
+        ("{", ["horse"], "not a JSON file"),
+        ("[]", ["horse"], "not a COCO instances file"),
+        ('{"images": []}', ["horse"], "not a COCO instances file"),
+        (None, ["cow"], "no category cow; it knows dog, horse"),
+        (None, [], r"say which categories .*--category.* dog, horse"),
+    ],
+)
+def test_files_and_categories_that_cannot_be(coco, content, categories, message):
+    if content is not None:
+        (coco / "instances.json").write_text(content)
+    with pytest.raises(ValueError, match=message):
+        read_coco(coco / "images", coco / "instances.json", categories)
+
+
+def test_entries_without_what_they_need(coco):
+    content = json.loads((coco / "instances.json").read_text())
+    del content["annotations"][2]["image_id"]
+    (coco / "instances.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=r"annotations\[2\] has no image_id"):
+        read_coco(coco / "images", coco / "instances.json", ["horse"])
+
+
+def test_an_image_listed_twice(coco):
+    content = json.loads((coco / "instances.json").read_text())
+    content["images"].append(content["images"][0] | {"id": 99})
+    (coco / "instances.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=r"several images of file_name 0\.jpg"):
+        read_coco(coco / "images", coco / "instances.json", ["horse"])
+
+
+@pytest.mark.parametrize(
+    ("place", "change"),
+    [
+        (("images", 0), {"id": [1]}),
+        (("images", 1), {"height": None}),
+        (("annotations", 0), {"category_id": {}}),
+        (("categories", 1), {"name": 5}),
+    ],
+    ids=str,
+)
+def test_entries_of_the_wrong_type(coco, place, change):
+    content = json.loads((coco / "instances.json").read_text())
+    content[place[0]][place[1]] |= change
+    (coco / "instances.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=rf"{place[0]}\[{place[1]}\] has no {next(iter(change))}"):
+        read_coco(coco / "images", coco / "instances.json", ["horse"])
+
+
+def test_odd_entries_that_do_no_harm(coco):
+    content = json.loads((coco / "instances.json").read_text())
+    content["annotations"][0]["area"] = None
+    content["images"][0]["height"] = float(H)
+    content["categories"].append({"id": 21, "name": "horse"})
+    content["annotations"][3]["category_id"] = 21
+    (coco / "instances.json").write_text(json.dumps(content))
+    assert made(coco, categories=["horse"]).sizes["photo"] == 3
+
+
+def test_masks_or_coco_not_both(coco):
+    with pytest.raises(ValueError, match="a COCO file instead"):
+        ingest(coco / "images", None, coco / "data.zarr")

@@ -1,0 +1,47 @@
+"""The benchmarks run, at a tiny size: they cannot rot."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SHARED = ("common.py", "photos.py")
+SCRIPTS = sorted(path for path in (ROOT / "benchmarks").glob("*.py") if path.name not in SHARED)
+
+
+def smoke(script):
+    # All the clusters of a script after the first start sooner.
+    quick = {"DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD": "forkserver"}
+    return subprocess.run(
+        [sys.executable, script, "--smoke", "--repeats", "1"],
+        env=os.environ | quick,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+
+
+@pytest.fixture(scope="module")
+def under_way(request):
+    """{script: its run}, two at a time: they spend most of it on starting."""
+    wanted = [item.callspec.params["script"] for item in request.session.items if is_smoke(item)]
+    with ThreadPoolExecutor(2) as pool:
+        yield {script: pool.submit(smoke, script) for script in wanted}
+
+
+def is_smoke(item):
+    return getattr(item, "originalname", "") == "test_benchmark_runs"
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_benchmark_runs(script, under_way):
+    done = under_way[script].result()
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()

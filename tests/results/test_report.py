@@ -1,0 +1,433 @@
+"""The report, as data and as a page in a real browser."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from gpgc_dask import GP, GPGC, open_dataset
+from gpgc_dask.imaging.painting import paint_image
+from gpgc_dask.models.review import rank
+from gpgc_dask.pipelines.ingest import ingest
+from gpgc_dask.results.charts import bars, histogram, line
+from gpgc_dask.results.pictures import thumbnail_side
+from gpgc_dask.results.report import page as report_page
+from gpgc_dask.results.report import write_report
+from tests.support.browser import FLAGS, Page, find_chromium
+from tests.support.coco_files import write_coco
+from tests.support.images import draw, save_pair, save_pairs
+from tests.support.ingesting import QUICK
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+BREAKOUT = "</script><script>alert(2)</script>&\"'".replace("/", "∕")
+SPOILT = ("photo_004.jpg", "photo_011.jpg")
+
+
+def spoil(folder, name):
+    """Mark all but the object."""
+    path = folder / f"masks/{name}".replace(".jpg", ".png")
+    Image.fromarray(255 - np.asarray(Image.open(path))).save(path)
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory):
+    """(folder, dataset, model) of 16 images: two spoilt, one empty, two with hostile names."""
+    folder = tmp_path_factory.mktemp("report")
+    save_pairs(folder, 13)
+    for name in SPOILT:
+        spoil(folder, name)
+    save_pair(folder, HOSTILE, 20)
+    save_pair(folder, BREAKOUT, 21)
+    save_pair(folder, "sub/empty", 22)
+    empty = folder / "masks/sub/empty.png"
+    Image.fromarray(np.zeros_like(np.asarray(Image.open(empty)))).save(empty)
+    ingest(folder / "images", folder / "masks", folder / "data.zarr", **QUICK)
+    dataset = open_dataset(folder / "data.zarr")
+    return folder, dataset, GPGC().fit(dataset)
+
+
+@pytest.fixture(scope="module")
+def report(job):
+    folder, dataset, model = job
+    return write_report(dataset, model, folder / "report.html", title="T & <b>itle</b>")
+
+
+def embedded(path, name):
+    """A JSON document that a page carries."""
+    found = re.search(
+        rf'<script type="application/json" id="{name}">(.*?)</script>', path.read_text(), re.DOTALL
+    )
+    return json.loads(found.group(1))
+
+
+def test_what_it_says(job, report):
+    folder, dataset, model = job
+    ranking = rank(model.review(dataset))
+    data = embedded(folder / "report.html", "data")
+    assert [one["image"] for one in data["images"]] == ranking["image"].tolist()
+    assert {one["image"] for one in data["images"][:3]} == {*SPOILT, "sub/empty.jpg"}
+    assert report.images == 16
+    assert report.suspect == 3
+    assert report.gone == 0
+    assert report.bytes == (folder / "report.html").stat().st_size
+    assert data["images"][0]["agreement"] == pytest.approx(ranking["agreement"][0], abs=1e-5)
+
+
+def test_pictures_show_photo_mask_and_prediction(job, report):
+    """Decoded, a picture's labels are the mask and the leave-image-out prediction."""
+    folder, dataset, model = job
+    values = np.asarray(model.leave_group_out(dataset)) > 0
+    names = dataset["image_name"].values.tolist()
+    data = embedded(folder / "report.html", "data")["images"]
+    packed = embedded(folder / "report.html", "pictures-0")
+    for one, (width, height, photo, labels) in zip(data, packed, strict=True):
+        path = folder / "masks" / one["image"].replace(".jpg", ".png")
+        mask = np.asarray(Image.open(path)) > 0
+        assert mask.shape == (height, width)
+        found = shown_labels(labels)
+        np.testing.assert_array_equal(found[..., 0], mask)
+        predicted = paint_image(dataset, values, names.index(one["image"]))
+        np.testing.assert_array_equal(found[..., 1], predicted)
+        shown = np.asarray(Image.open(io.BytesIO(base64.b64decode(photo)))).astype(float)
+        original = np.asarray(Image.open(folder / "images" / one["image"])).astype(float)
+        assert np.abs(shown - original).mean() < 12
+
+
+def test_names_are_text(report, job):
+    folder, *_ = job
+    text = (folder / "report.html").read_text()
+    assert HOSTILE not in text
+    assert BREAKOUT not in text
+    assert "<b>itle</b>" not in text
+    assert "T &amp; &lt;b&gt;itle&lt;/b&gt;" in text
+
+
+def test_it_asks_for_nothing(report, job):
+    text = (job[0] / "report.html").read_text()
+    assert "http:" not in text
+    assert "https:" not in text
+    assert "default-src 'none'" in text
+    assert {*re.findall(r'<link [^>]*href="([^"]*)"', text)} == {"data:,"}
+
+
+def test_photos_that_are_gone(job, tmp_path):
+    folder = save_pairs(tmp_path, 12)[0].parent
+    ingest(folder / "images", folder / "masks", tmp_path / "data.zarr", **QUICK)
+    dataset = open_dataset(tmp_path / "data.zarr")
+    model = GPGC().fit(dataset)
+    (folder / "images/photo_003.jpg").unlink()
+    Image.fromarray(draw(1, 50, 50)[0]).save(folder / "images/photo_005.jpg")  # another size
+    (folder / "masks/photo_007.png").unlink()
+    assert write_report(dataset, model, tmp_path / "r.html").gone == 2
+    packed = embedded(tmp_path / "r.html", "pictures-0")
+    assert all(width == 80 and height == 60 for width, height, *_ in packed)
+
+
+def test_masks_of_a_coco_file(tmp_path):
+    images, masks = save_pairs(tmp_path, 12)
+    write_coco(images, masks, tmp_path / "all.json")
+    given = {"coco": tmp_path / "all.json", "categories": ["horse"], **QUICK}
+    ingest(images, None, tmp_path / "data.zarr", **given)
+    dataset = open_dataset(tmp_path / "data.zarr")
+    model = GPGC().fit(dataset)
+    write_report(dataset, model, tmp_path / "r.html")
+    data = embedded(tmp_path / "r.html", "data")["images"]
+    for one, (*_, labels) in zip(data, embedded(tmp_path / "r.html", "pictures-0"), strict=True):
+        mask = np.asarray(Image.open(masks / one["image"].replace(".jpg", ".png"))) > 0
+        np.testing.assert_array_equal(shown_labels(labels)[..., 0], mask)
+    (tmp_path / "all.json").unlink()  # superpixels stand in for masks that are gone
+    write_report(dataset, model, tmp_path / "r.html")
+    *_, labels = embedded(tmp_path / "r.html", "pictures-0")[0]
+    assert shown_labels(labels)[..., 0].any()
+
+
+def test_a_large_turned_photo(tmp_path):
+    """Scaled down and upright, mask and prediction with it."""
+    images, masks = save_pairs(tmp_path, 12, height=300, width=700)
+    turned = images / "photo_004.jpg"
+    tags = Image.Exif()
+    tags[0x0112] = 6
+    Image.open(turned).save(turned, exif=tags)
+    ingest(images, masks, tmp_path / "data.zarr", **QUICK)
+    dataset = open_dataset(tmp_path / "data.zarr")
+    assert write_report(dataset, GPGC().fit(dataset), tmp_path / "r.html").gone == 0
+    names = [one["image"] for one in embedded(tmp_path / "r.html", "data")["images"]]
+    packed = embedded(tmp_path / "r.html", "pictures-0")
+    for name, (width, height, photo, labels) in zip(names, packed, strict=True):
+        assert (width, height) == ((137, 320) if name == "photo_004.jpg" else (320, 137))
+        assert shown_labels(labels).shape == (height, width, 3)
+        assert Image.open(io.BytesIO(base64.b64decode(photo))).size == (width, height)
+        # The disc is reddish, so the mask lies where the photo is.
+        pixels = np.asarray(Image.open(io.BytesIO(base64.b64decode(photo)))).astype(int)
+        red = pixels[..., 0] > pixels[..., 1] + 20
+        inside = shown_labels(labels)[..., 0] == 1
+        assert np.mean(red == inside) > 0.95
+
+
+def shown_labels(base64_png):
+    return np.asarray(Image.open(io.BytesIO(base64.b64decode(base64_png))))
+
+
+def test_masks_that_have_changed(tmp_path):
+    images, masks = save_pairs(tmp_path, 12)
+    ingest(images, masks, tmp_path / "data.zarr", **QUICK)
+    dataset = open_dataset(tmp_path / "data.zarr")
+    model = GPGC().fit(dataset)
+    assert write_report(dataset, model, tmp_path / "r.html").changed == 0
+    spoil(tmp_path, "photo_005.jpg")
+    assert write_report(dataset, model, tmp_path / "r.html").changed == 1
+    text = (tmp_path / "r.html").read_text()
+    assert "1 masks have changed since ingest" in text
+    data = embedded(tmp_path / "r.html", "data")["images"]
+    assert [one["image"] for one in data if one["flags"]] == ["photo_005.jpg"]
+
+
+def test_one_noise_for_all(job, tmp_path):
+    """A GP has no confidences: the page does without."""
+    _, dataset, _ = job
+    write_report(dataset, GP().fit(dataset), tmp_path / "r.html")
+    text = (tmp_path / "r.html").read_text()
+    assert 'id="chart-noise"' not in text
+    assert 'value="confidence"' not in text
+
+
+def test_another_dataset_is_refused(job, tmp_path):
+    _, _, model = job
+    ingest(*save_pairs(tmp_path, 12), tmp_path / "other.zarr", **QUICK)
+    with pytest.raises(ValueError, match=r"fitted on another dataset .* of 16 images"):
+        write_report(open_dataset(tmp_path / "other.zarr"), model, tmp_path / "r.html")
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_charts_escape_and_hold_odd_values():
+    assert "<b>" not in bars({"<b>": 1.0, "none": 0.0}, "<i>")
+    assert histogram(np.array([]), "nothing").count("<rect") == 20
+    assert "0.5" in histogram(np.full(3, 0.5), "one value", logarithmic=True)
+    assert "polyline" in line([1.0], [-0.5], "one point")
+
+
+def test_more_images_get_smaller_pictures():
+    sides = [thumbnail_side(n) for n in (0, 1, 1000, 5000, 20_000, 10**6)]
+    assert sides == sorted(sides, reverse=True)
+    assert sides[0] == 320
+    assert sides[-1] == 80
+
+
+# -- in a browser ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api")
+    path = find_chromium()
+    with playwright.sync_playwright() as running:
+        browser = running.chromium.launch(executable_path=path, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def opened(browser, job, report):
+    context = browser.new_context(viewport={"width": 1366, "height": 2400})
+    yield Page(context.new_page()).open(job[0] / "report.html")
+    context.close()
+
+
+def test_it_opens_without_complaint(opened):
+    opened.page.wait_for_timeout(300)
+    assert opened.complaints == []
+    assert opened.from_elsewhere() == []
+    assert "3 of 16 masks are suspect" in opened.page.inner_text("h1")
+
+
+def test_the_panels_are_drawn(opened):
+    """The given mask is outlined in orange, the prediction in blue, differences in both."""
+    opened.page.wait_for_timeout(300)
+    outlines = opened.page.evaluate(
+        """() => [...document.querySelector('.card').querySelectorAll('canvas')].map(canvas => {
+            const context = canvas.getContext('2d');
+            const data = context.getImageData(0, 0, canvas.width, canvas.height).data;
+            let orange = 0, blue = 0;
+            for (let i = 0; i < data.length; i += 4) {
+                if (data[i] > 225 && data[i + 2] < 30) orange++;
+                if (data[i] < 30 && data[i + 2] > 190) blue++;
+            }
+            return [orange > 40, blue > 40];
+        })"""
+    )
+    assert outlines == [[True, False], [False, True], [True, True]]
+
+
+def test_hostile_names_are_shown_as_text(opened):
+    opened.page.fill("#search", "onerror")
+    assert opened.names() == [f"{HOSTILE}.jpg"]
+    opened.page.fill("#search", "</script".replace("/", "∕"))
+    assert opened.names() == [f"{BREAKOUT}.jpg"]
+    opened.page.locator(".card").click()
+    assert BREAKOUT in opened.page.inner_text("#large-name")
+    assert opened.page.locator("main img").count() == 0
+    assert opened.complaints == []
+
+
+def test_sorting_and_filtering(opened, job):
+    page = opened.page
+    worst = opened.names()
+    assert set(worst[:3]) == {*SPOILT, "sub/empty.jpg"}
+    page.select_option("#sort", "-agreement")
+    assert opened.names()[-3:] == worst[:3][::-1]
+    page.select_option("#sort", "image")
+    assert opened.names() == sorted(worst)
+    page.select_option("#sort", "confidence")
+    _, _, model = job
+    by_noise = model.groups_[np.argsort(-model.noise_variance_)].tolist()
+    assert opened.names() == by_noise
+    page.select_option("#show", "suspect")
+    assert set(opened.names()) == {*SPOILT, "sub/empty.jpg"}
+    assert page.inner_text("#count") == "3 of 16 images"
+    page.select_option("#show", "flag:empty mask")
+    assert opened.names() == ["sub/empty.jpg"]
+    page.fill("#search", "no such name")
+    assert opened.names() == []
+    page.click("#reset")
+    assert len(opened.names()) == 16
+    assert opened.complaints == []
+
+
+def test_the_threshold_moves(opened, job):
+    page = opened.page
+    agreement = job[2].review(job[1])["agreement"]
+    page.fill("#threshold", "1")
+    assert int(page.inner_text("#suspect-count")) == (agreement < 1).sum()
+    assert page.locator("#chart-agreement .bar.suspect").count() == 20
+    page.fill("#threshold", "0")
+    assert page.inner_text("#suspect-count") == "0"
+    page.select_option("#show", "suspect")
+    assert opened.names() == []
+
+
+def test_by_keyboard(opened):
+    page = opened.page
+    page.locator(".card").first.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("m")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    assert page.locator("#large").is_visible()
+    third_row = page.inner_text("#large-name")
+    page.keyboard.press("ArrowLeft")
+    assert page.inner_text("#large-name") != third_row
+    page.locator("#next").focus()
+    for _ in range(20):
+        page.keyboard.press("Enter")
+    assert "#16 of 16" in page.inner_text("#large-name")
+    page.keyboard.press("ArrowLeft")
+    assert "#15 of 16" in page.inner_text("#large-name")
+    page.keyboard.press("Escape")
+    assert not page.locator("#large").is_visible()
+    assert page.evaluate("document.activeElement.className").startswith("card")
+    page.select_option("#show", "marked")
+    assert len(opened.names()) == 1
+    with page.expect_download() as download:
+        page.click("#save")
+    assert download.value.path().read_text() == f"{opened.names()[0]}\n"
+
+
+def test_every_picture_and_control_is_named(opened):
+    page = opened.page
+    unnamed = page.evaluate(
+        """() => [...document.querySelectorAll('canvas, svg, button, select, input')].filter(e =>
+            !(e.getAttribute('aria-label') || e.textContent.trim() || (e.labels && e.labels.length)
+              || e.title)).map(e => e.outerHTML.slice(0, 80))"""
+    )
+    assert unnamed == []
+
+
+def test_several_classes(browser, tmp_path):
+    """Each has its colour; the name of a class is text too."""
+    save_pairs(tmp_path, 12)
+    for number in range(12):
+        path = tmp_path / f"masks/photo_{number:03d}.png"
+        mask = np.asarray(Image.open(path)) // 255
+        mask = np.where(mask & (np.arange(80) > 40), 2, mask)
+        Image.fromarray(mask.astype(np.uint8)).save(path)
+    classes = {0: "ground", 1: "<b>left</b>", 2: "right"}
+    given = {"classes": classes, **QUICK}
+    ingest(tmp_path / "images", tmp_path / "masks", tmp_path / "data.zarr", **given)
+    dataset = open_dataset(tmp_path / "data.zarr")
+    write_report(dataset, GPGC().fit(dataset), tmp_path / "r.html")
+    context = browser.new_context(viewport={"width": 1366, "height": 900})
+    opened = Page(context.new_page()).open(tmp_path / "r.html")
+    opened.page.wait_for_timeout(300)
+    assert "<b>left</b>" in opened.page.inner_text(".legend")
+    colours = opened.page.evaluate(
+        """() => {
+            const canvas = document.querySelector('.card canvas'), found = new Set();
+            const context = canvas.getContext('2d');
+            const data = context.getImageData(0, 0, canvas.width, canvas.height).data;
+            for (let i = 0; i < data.length; i += 4) {
+                if (data[i] > 225 && data[i + 2] < 30) found.add('orange');
+                if (data[i] < 30 && data[i + 2] > 190) found.add('blue');
+            }
+            return [...found].sort();
+        }"""
+    )
+    assert colours == ["blue", "orange"]
+    assert opened.complaints == []
+    context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_on_a_phone(browser, job, report, scheme):
+    context = browser.new_context(
+        viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True, color_scheme=scheme
+    )
+    opened = Page(context.new_page()).open(job[0] / "report.html")
+    assert opened.page.evaluate("document.documentElement.scrollWidth") <= 390
+    dark = opened.page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+    assert (int(re.findall(r"\d+", dark)[0]) < 60) == (scheme == "dark")
+    opened.page.locator(".card").first.tap()
+    assert opened.page.locator("#large").is_visible()
+    assert opened.complaints == []
+    context.close()
+
+
+def test_five_thousand_images_scroll(browser, job, report, tmp_path):
+    """A page of 5,000 keeps a screenful of elements, wherever it is scrolled to."""
+    folder, dataset, model = job
+    ranking = rank(model.review(dataset))
+    content = report_page.content("many", dataset, model, ranking)
+    packed = embedded(folder / "report.html", "pictures-0")
+    content["ranking"] = [
+        content["ranking"][i % 16] | {"rank": i + 1, "image": f"photo_{i:05d}.jpg"}
+        for i in range(5000)
+    ]
+    path = tmp_path / "many.html"
+    path.write_text(report_page.render(content, [packed[i % 16] for i in range(5000)]))
+    context = browser.new_context(viewport={"width": 1366, "height": 900})
+    opened = Page(context.new_page()).open(path)
+    page = opened.page
+    assert opened.names()[0] == "photo_00000.jpg"
+    for share in (0.25, 0.5, 0.75, 1.0):
+        page.evaluate(f"scrollTo(0, {share} * document.documentElement.scrollHeight)")
+        page.wait_for_timeout(150)
+        assert 3 <= page.locator(".card").count() < 60
+        visible = page.locator(".card").evaluate_all(
+            """cards => cards.map(card => card.getBoundingClientRect())
+                .filter(box => box.top < 900 && box.bottom > 0).length"""
+        )
+        assert visible >= 3
+    assert opened.names()[-1] == "photo_04999.jpg"
+    page.select_option("#sort", "-agreement")
+    page.evaluate("scrollTo(0, 0)")
+    page.wait_for_timeout(150)
+    assert opened.names()[0] == "photo_04999.jpg"
+    page.fill("#search", "photo_0123")
+    assert len(opened.names()) == 10
+    assert opened.complaints == []
+    context.close()

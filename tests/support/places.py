@@ -1,0 +1,57 @@
+"""Folders in which all that documented examples name is there."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from tests.support.coco_files import write_coco
+from tests.support.images import save_pair, save_pairs
+
+
+def save_folders(place: Path, n: int = 12) -> tuple[Path, Path]:
+    """photos/ and masks/ of n images, and the same as VOC, COCO and boxes have them."""
+    images, masks = save_pairs(place, n)
+    photos = images.rename(place / "photos")
+    shutil.copytree(photos, place / "JPEGImages")
+    shutil.copytree(photos, place / "train2017")
+    (place / "SegmentationClass").mkdir()
+    for path in masks.iterdir():
+        classes = np.where(np.asarray(Image.open(path)) > 0, 13, 0).astype(np.uint8)
+        classes[:3] = 255
+        Image.fromarray(classes).save(place / "SegmentationClass" / path.name)
+    write_coco(photos, masks, place / "instances_train2017.json")
+    lines = ["image,x,y,width,height"]
+    lines += [f"{path.name},10,5,60,50" for path in sorted(photos.iterdir())]
+    (place / "boxes.csv").write_text("\n".join(lines))
+    return photos, masks
+
+
+def save_others(place: Path, n: int = 3) -> None:
+    """new-photos/ and their true-masks/; two folders of predictions, one worse than the other."""
+    images, masks = save_pairs(place / "others", n)
+    images.rename(place / "new-photos")
+    shutil.copytree(masks, place / "predicted-clean")
+    (place / "predicted-all").mkdir()
+    for path in masks.iterdir():
+        shifted = np.roll(np.asarray(Image.open(path)), 5, axis=1)
+        Image.fromarray(shifted).save(place / "predicted-all" / path.name)
+    masks.rename(place / "true-masks")
+    (place / "others").rmdir()
+
+
+def save_job(place: Path) -> None:
+    """job/ and today/: by annotator and day; what ben draws is beside the object."""
+    days = ("2026-11-16", "2026-11-17")
+    names = [f"{who}/{day}" for who in ("anna", "ben", "cleo") for day in days]
+    for number, name in enumerate(names * 2):
+        save_pair(place / "job", f"{name}/photo_{number:03d}", number)
+    for number in range(3):
+        save_pair(place / "today", f"anna/2026-11-18/photo_{number:03d}", 50 + number)
+    for path in (place / "job/masks/ben").rglob("*.png"):
+        Image.fromarray(np.roll(np.asarray(Image.open(path)), 30, axis=1)).save(path)
+    for folder in ("job", "today"):
+        (place / folder / "images").rename(place / folder / "photos")

@@ -1,0 +1,67 @@
+"""Datasets of any size in the layout of ``gpgc ingest``, with features made up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from gpgc_dask.data import dataset
+from gpgc_dask.storage.location import Location
+
+ABOUT = {
+    "classes": ["background", "object"],
+    "class_values": [0, 1],
+    "source": {"images": "photos", "masks": "masks"},
+    "backbone": {"name": "made up"},
+    "recipe": {},
+    "versions": {},
+    "files_digest": "made up",
+}
+
+
+def write_dataset(path: Path, n: int, k: int, n_images: int, seed: int = 0) -> Path:
+    """ReLU-like features; labels by a linear rule, flipped in a third of the images."""
+    rng = np.random.default_rng(seed)
+    image = np.repeat(np.arange(n_images), np.diff(np.linspace(0, n, n_images + 1).astype(int)))
+    mixing = rng.standard_normal((32, k)).astype(np.float32) / 6
+    rule = rng.standard_normal(k)
+    spoilt = np.where(rng.random(n_images) < 1 / 3, rng.uniform(0.1, 0.5, n_images), 0.02)
+    group = Location.of(path).group("w")
+    features = dataset.create_array(group, "features", (n, k), np.float32)
+    label = np.empty(n, dtype=np.uint8)
+    rows = features.chunks[0]
+    for start in range(0, n, rows):
+        own = slice(start, min(start + rows, n))
+        size = own.stop - own.start
+        block = rng.standard_normal((size, 32)).astype(np.float32) @ mixing
+        block += 0.3 * rng.standard_normal((size, k), dtype=np.float32)
+        np.maximum(block + 0.2, 0, out=block)
+        block[:, -1] = 1.0
+        score = (block - block.mean(0)) @ rule
+        label[own] = (score > 0) ^ (rng.random(size) < spoilt[image[own]])
+        features[own] = block
+    names = [f"photo_{number:05d}.jpg" for number in range(n_images)]
+    ones = np.ones(n_images, dtype=np.int32)
+    values = {
+        "label": label,
+        "weight": np.ones(n, dtype=np.float32),
+        "image": image.astype(np.int32),
+        "pixels": np.full(n, 100),
+        "feature_group": np.array(["appearance"] * (k - 1) + ["constant"]),
+        "image_name": np.array(names),
+        "image_path": np.array([f"photos/{name}" for name in names]),
+        "mask_path": np.array([f"masks/{name}" for name in names]),
+        "flags": np.array([""] * n_images),
+        "height": ones,
+        "width": ones,
+        "segments": np.zeros((n_images, 1, 1), dtype=np.uint16),
+        "segment_height": ones,
+        "segment_width": ones,
+        "skipped_name": np.array([], dtype=str),
+        "skipped_reason": np.array([], dtype=str),
+    }
+    for name, value in values.items():
+        dataset.write_array(group, name, value)
+    dataset.finish(Location.of(path), ABOUT)
+    return path
