@@ -7,9 +7,11 @@ It needs ``pip install -e ".[docs]"`` and no network, neither to be built nor to
 
 from __future__ import annotations
 
+import re
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_ext"))
@@ -23,29 +25,32 @@ version = release = __version__
 
 extensions = [
     "myst_nb",
+    "numpydoc",
     "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
     "sphinx_copybutton",
     "sphinx_design",
-    # Our own, in _ext/.
+    # In _ext/.
     "commands",
     "docstrings",
-    "notebooks",
 ]
-exclude_patterns = ["_build", "_ext", "*.py"]
+exclude_patterns = ["_build", "_ext", "*.py", "**/.ipynb_checkpoints"]
 
 # -- pages -------------------------------------------------------------------------------------
 myst_enable_extensions = ["attrs_block", "attrs_inline", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
-# Notebooks come with their outputs: examples are run by their own tests.
+# Notebooks are stored with their outputs: they are executed by their own tests.
 nb_execution_mode = "off"
 # --resume is no dash.
 smartquotes = False
 
 # -- the API -----------------------------------------------------------------------------------
 autodoc_member_order = "bysource"
-# The docstrings say what a parameter may be; annotations would say it again, at length.
+# Docstrings are numpydoc and describe the types; annotations would repeat them at length.
 autodoc_typehints = "none"
+autosummary_generate = False
+numpydoc_show_class_members = False
 python_maximum_signature_line_length = 88
 python_display_short_literal_types = True
 add_module_names = False
@@ -80,3 +85,33 @@ html_theme_options = {
 }
 html_sidebars = {"index": [], "getting-started": [], "changelog": []}
 copybutton_exclude = ".linenos, .gp, .go"
+
+# -- notebooks ---------------------------------------------------------------------------------
+EXAMPLES = HERE.parent / "examples"
+NOTEBOOKS = HERE / "notebooks"
+
+
+def copy_notebooks(app: Any) -> None:
+    """Copy examples/*.ipynb into the source folder, with links that work on the site."""
+    NOTEBOOKS.mkdir(exist_ok=True)
+    for old in NOTEBOOKS.glob("*.ipynb"):
+        if not (EXAMPLES / old.name).exists():
+            old.unlink()
+    for path in EXAMPLES.glob("*.ipynb"):
+        text = path.read_text().replace("](../deploy/README.md", "](../kubernetes.md")
+        text = text.replace("](../docs/", "](../")
+        target = NOTEBOOKS / path.name
+        if not target.exists() or target.read_text() != text:
+            target.write_text(text)
+
+
+def link_notebooks(app: Any, page: str, source: list[str]) -> None:
+    """Let links to ../examples/NAME.ipynb, which GitHub understands, lead to the copies."""
+    folder = "../" * page.count("/") + NOTEBOOKS.name
+    source[0] = re.sub(r"(?<=\]\()[./]+examples/(?=\w+\.ipynb)", f"{folder}/", source[0])
+
+
+def setup(app: Any) -> None:
+    """Connect the functions above."""
+    app.connect("builder-inited", copy_notebooks)
+    app.connect("source-read", link_notebooks)

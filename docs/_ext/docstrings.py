@@ -1,16 +1,4 @@
-"""Docstrings as this project writes them, for autodoc.
-
-What is described stands in lines ``names : text``, with more text indented below and, after two
-spaces, another entry in the same line::
-
-    Parameters
-    ----------
-    superpixels : about how many an image;  compactness, sigma : of SLIC
-    side : longest side in pixels of the image that superpixels are
-        made of
-
-They become definition lists, whether a heading stands above them or not.
-"""
+"""Docstrings that are not numpydoc yet. This file goes when none is left."""
 
 from __future__ import annotations
 
@@ -20,6 +8,7 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
+OLD = (".grabcut", ".GPGC", ".MarginSVM", ".review", ".write_folder", ".Plan", ".Settings")
 ENTRY = re.compile(r"^(\w+(?:, \w+)*) : (.*)$")
 NEXT = re.compile(r";  (?=\w+(?:, \w+)* : )")
 LITERAL = re.compile(r"(``.+?``|:\w+(?::\w+)?:`.+?`|`[^`]+`_*)")
@@ -77,9 +66,10 @@ def _escaped(line: str) -> str:
 
 
 def process(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    lines[:] = render(lines)
+    if name.endswith(OLD):
+        lines[:] = render(lines)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    app.connect("autodoc-process-docstring", process)
+    app.connect("autodoc-process-docstring", process, priority=100)
     return {"parallel_read_safe": True}
