@@ -143,7 +143,7 @@ def select(
         raise typer.BadParameter("--copy belongs to --folder")
     check_output(out, coco, folder=folder)
     from gpgc_dask.models.persistence import load
-    from gpgc_dask.models.review import rank, reviewed
+    from gpgc_dask.models.review import rank, require_dataset_info, reviewed
     from gpgc_dask.results.ranking import kept
     from gpgc_dask.results.selection import filter_coco, write_folder
     from gpgc_dask.storage.location import write_whole
@@ -154,7 +154,7 @@ def select(
     if rest:
         chosen = ranking[~ranking["image"].isin(chosen["image"])]
     names = chosen["image"].tolist()
-    source = fitted.dataset_["source"]
+    source = require_dataset_info(fitted)["source"]
     if coco is not None:
         filter_coco(source, names, coco)
     if folder is not None:

@@ -1,18 +1,22 @@
-"""What all models have in common: where their rows came from, a review, a file, a look."""
+"""The base class of the models: what they have in common, as :class:`FittedModel` lists it."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from html import escape
 from os import PathLike, fspath
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from gpgc_dask.core.arrays import Array, Labels
 from gpgc_dask.core.display import notebook_module, render_card
 from gpgc_dask.models.frames import gathered
 from gpgc_dask.models.persistence import save
+from gpgc_dask.models.protocol import Listener
 from gpgc_dask.models.review import review
 from gpgc_dask.models.tables import to_pandas, to_xarray
 from gpgc_dask.models.validation import to_vector
@@ -20,16 +24,161 @@ from gpgc_dask.models.validation import to_vector
 __all__ = ["DatasetModel"]
 
 
-class DatasetModel:
-    """Mixin of estimators that take datasets."""
+class DatasetModel(ClassifierMixin, BaseEstimator, ABC):
+    """Base class of classifiers that take arrays or datasets.
 
-    def review(self, dataset: Any) -> Any:
-        """What the model thinks of each image of the dataset it was fitted on: a DataFrame.
+    The properties are those of :class:`gpgc_dask.models.protocol.FittedModel`; a subclass overrides
+    those of what it learns.
+    """
 
-        A row an image: ``image``, ``agreement`` (leave-image-out, see ``leave_group_out``),
-        ``noise_variance``, ``confidence``, ``flags``, ``superpixels`` and the paths of its files.
-        One read of the data. Kept as ``review_`` and saved with the model; rank it with
+    saved_arrays: ClassVar[tuple[str, ...]] = ()
+    saved_values: ClassVar[tuple[str, ...]] = ()
+    session_parameters: ClassVar[tuple[str, ...]] = (
+        "progress",
+        "checkpoint",
+        "random_state",
+        "n_jobs",
+    )
+    classes_: Labels
+    groups_: Labels
+    coef_: Array
+    converged_: bool
+    n_iter_: int
+    n_reads_: int
+    dataset_: dict[str, Any]
+    review_: pd.DataFrame
+
+    @abstractmethod
+    def decision_function(self, X: Any) -> Any:
+        """Decision values of the rows of X: (N,) for two classes, (N, classes) for more."""
+
+    @abstractmethod
+    def predict(self, X: Any) -> Any:
+        """Labels of the rows of X."""
+
+    @abstractmethod
+    def leave_group_out(
+        self,
+        X: Any,
+        y: Any = None,
+        groups: Any = None,
+        *,
+        sample_weight: Any = None,
+        area: Any = None,
+        return_agreement: bool = False,
+    ) -> Any:
+        """Decision values of the rows, from models that never saw the row's group."""
+
+    @property
+    @abstractmethod
+    def fit_summary(self) -> dict[str, Any]:
+        """The outcome of the fit as plain values, for printing."""
+
+    def set_session(
+        self, *, checkpoint: PathLike[str], progress: bool | Listener | None = None
+    ) -> None:
+        """Set where an unfinished fit is kept and what listens to it, where the model can.
+
+        Parameters
+        ----------
+        checkpoint : path-like
+            File that holds the state of the fit. It remains after the fit, until the caller
+            removes it.
+        progress : bool or callable, optional
+            As the parameter of :class:`gpgc_dask.GPGC`.
+        """
+
+    # -- what only some models learn -------------------------------------------------------
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether the model has been fitted."""
+        return "coef_" in vars(self)
+
+    @property
+    def group_noise(self) -> Array | None:
+        """(J,) noise variance per group; None where all groups share one, or there is none."""
+        return None
+
+    @property
+    def typical_noise(self) -> float | None:
+        """Weighted median noise variance of the training groups."""
+        return None
+
+    @property
+    def group_confidence(self) -> Array | None:
+        """(J,) share of the groups that are estimated less reliable."""
+        return None
+
+    @property
+    def group_margin(self) -> Array | None:
+        """(J,) mean margin of the group's labels."""
+        return None
+
+    @property
+    def covariance_factor(self) -> Array | None:
+        """(k, k) T with posterior covariance TᵀT of the weights."""
+        return None
+
+    @property
+    def log_evidence(self) -> float | None:
+        """Logarithm of the probability of the labels."""
+        return None
+
+    @property
+    def learned_redundancy(self) -> float | None:
+        """How many rows of a group count as one."""
+        return None
+
+    @property
+    def feature_scales(self) -> dict[Any, float]:
+        """{feature group: prior standard deviation}; empty where there are none."""
+        return {}
+
+    @property
+    def feature_names(self) -> Labels | None:
+        """(k,) names of the columns, of a fit on a DataFrame."""
+        return vars(self).get("feature_names_in_")
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """One entry per iteration; empty where there are none."""
+        return []
+
+    @property
+    def cost(self) -> float | None:
+        """C of an SVM."""
+        return None
+
+    @property
+    def dataset_info(self) -> dict[str, Any] | None:
+        """Where the rows come from; None where the model was fitted on arrays."""
+        return vars(self).get("dataset_")
+
+    @property
+    def review_table(self) -> pd.DataFrame | None:
+        """The table of the last :meth:`review`; None where there was none."""
+        return vars(self).get("review_")
+
+    # -- review, score, files --------------------------------------------------------------
+
+    def review(self, dataset: Any) -> pd.DataFrame:
+        """Assess each image of the dataset that the model was fitted on. Reads the data once.
+
+        The result is kept as ``review_`` and saved with the model; rank it with
         :func:`gpgc_dask.models.review.rank`.
+
+        Parameters
+        ----------
+        dataset : xarray.Dataset
+            The dataset of the fit, from :func:`gpgc_dask.open_dataset`.
+
+        Returns
+        -------
+        DataFrame
+            One row per image: ``image``, ``agreement`` (leave-image-out, see
+            :meth:`leave_group_out`), ``noise_variance``, ``confidence``, ``flags``,
+            ``superpixels`` and the paths of its files.
         """
         check_is_fitted(self)
         self.review_ = review(self, dataset)
@@ -39,7 +188,7 @@ class DatasetModel:
         """Mean accuracy of ``predict(X)``, as scikit-learn's classifiers have it; at once."""
         from sklearn.metrics import accuracy_score
 
-        predicted: Any = self.predict(X)  # type: ignore[attr-defined]
+        predicted = self.predict(X)
         _, predicted, y, sample_weight = gathered(None, predicted, y, sample_weight)
         y = np.asarray(to_vector("y", y, len(predicted)))
         return float(accuracy_score(y, predicted, sample_weight=sample_weight))
@@ -56,12 +205,12 @@ class DatasetModel:
 
         A callable ``progress`` and the credentials of a ``checkpoint`` belong to the session.
         """
-        state: dict[str, Any] = {**super().__getstate__()}  # type: ignore[dict-item]
+        state: dict[str, Any] = {**super().__getstate__()}
         if "review_" in state:
             state["review_"] = {
                 name: np.array(values.tolist()) for name, values in state["review_"].items()
             }
-        if hasattr(self, "coef_"):
+        if self.is_fitted:
             if callable(state.get("progress")):
                 state["progress"] = None
             if state.get("checkpoint") is not None:
@@ -71,7 +220,7 @@ class DatasetModel:
     def __setstate__(self, state: dict[str, Any]) -> None:
         if "review_" in state:
             state = state | {"review_": pd.DataFrame(state["review_"])}
-        super().__setstate__(state)  # type: ignore[misc]
+        super().__setstate__(state)
 
     # -- to look at ------------------------------------------------------------------------
 
@@ -102,16 +251,19 @@ class DatasetModel:
         check_is_fitted(self)
         return notebook_module("plots").Plots(self)
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return self.is_fitted
+
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
         """Fitted, a card; else scikit-learn's diagram."""
-        if not hasattr(self, "coef_"):
-            usual: dict[str, Any] = super()._repr_mimebundle_(**options)  # type: ignore[misc]
+        if not self.is_fitted:
+            usual: dict[str, Any] = super()._repr_mimebundle_(**options)
             return usual
         return {"text/plain": repr(self), "text/html": self._repr_html_()}
 
     def _repr_html_(self) -> str:
-        if not hasattr(self, "coef_"):
-            diagram: dict[str, Any] = super()._repr_mimebundle_()  # type: ignore[misc]
+        if not self.is_fitted:
+            diagram: dict[str, Any] = super()._repr_mimebundle_()
             return str(diagram.get("text/html", f"<pre>{escape(repr(self))}</pre>"))
         return render_card("model", self)
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from abc import ABC, abstractmethod
-from collections.abc import Callable
+from abc import abstractmethod
 from math import ceil
 from os import PathLike
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import validate_data
 
@@ -38,6 +36,7 @@ from gpgc_dask.gp.training import Training
 from gpgc_dask.models.base import DatasetModel
 from gpgc_dask.models.decisions import likelihood_logits, to_labels, to_probabilities
 from gpgc_dask.models.frames import described
+from gpgc_dask.models.protocol import Listener
 from gpgc_dask.models.validation import (
     check_features,
     check_new_rows,
@@ -53,7 +52,7 @@ from gpgc_dask.planning.machine import Machine
 __all__ = ["GP", "GPGC"]
 
 
-class _LinearGP(DatasetModel, ClassifierMixin, BaseEstimator, ABC):
+class _LinearGP(DatasetModel):
     """What GPGC and GP share: everything but the noise model."""
 
     saved_arrays: ClassVar = (
@@ -86,7 +85,7 @@ class _LinearGP(DatasetModel, ClassifierMixin, BaseEstimator, ABC):
         redundancy: float | Literal["auto"] = "auto",
         noise_floor: float = 1e-4,
         checkpoint: str | PathLike[str] | None = None,
-        progress: bool | Callable[[dict[str, Any]], None] | None = None,
+        progress: bool | Listener | None = None,
         random_state: int | None = None,
     ) -> None:
         self.solver = solver
@@ -398,10 +397,48 @@ class _LinearGP(DatasetModel, ClassifierMixin, BaseEstimator, ABC):
         features = check_new_rows(self, X)
         return DaskOracle(features) if is_dask(features) else NumpyOracle(features)
 
-    # -- the rest --------------------------------------------------------------------------
+    # -- what other packages ask for, see FittedModel ---------------------------------------
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "coef_")
+    @property
+    def typical_noise(self) -> float:
+        return self.typical_noise_
+
+    @property
+    def covariance_factor(self) -> Array:
+        return self.covariance_factor_
+
+    @property
+    def log_evidence(self) -> float:
+        return self.log_evidence_
+
+    @property
+    def learned_redundancy(self) -> float:
+        return self.redundancy_
+
+    @property
+    def feature_scales(self) -> dict[Any, float]:
+        return self.feature_scales_
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        return self.history_
+
+    @property
+    def fit_summary(self) -> dict[str, Any]:
+        return {
+            "log_evidence": float(self.log_evidence_),
+            "iterations": self.n_iter_,
+            "reads": self.n_reads_,
+            "redundancy": float(self.redundancy_),
+            "feature_scales": self.feature_scales_,
+            "seconds": sum(sum(entry["seconds"].values()) for entry in self.history_),
+        }
+
+    def set_session(
+        self, *, checkpoint: PathLike[str], progress: bool | Listener | None = None
+    ) -> None:
+        self.checkpoint, self.progress = checkpoint, progress
+        self._keeps_checkpoint = True
 
 
 class GPGC(_LinearGP):
@@ -475,6 +512,14 @@ class GPGC(_LinearGP):
                 stacklevel=3,
             )
         return np.where(known, self.noise_variance_[place], np.nan)
+
+    @property
+    def group_noise(self) -> Array:
+        return self.noise_variance_
+
+    @property
+    def group_confidence(self) -> Array:
+        return self.confidence_
 
     def _learn_noise(self, variance: Array, weight: Array) -> None:
         self.noise_variance_ = variance

@@ -29,6 +29,7 @@ from gpgc_dask.core.errors import (
     MissingFileError,
 )
 from gpgc_dask.data.schema import check_plain
+from gpgc_dask.models.protocol import FittedModel
 from gpgc_dask.models.registry import MODELS, model_class
 from gpgc_dask.storage.integrity import DIGESTS, check_digests, digests, read_attributes
 from gpgc_dask.storage.location import AT_A_TIME, Location, retold
@@ -48,7 +49,7 @@ WAY_OUT = "restore it from a copy, or fit it again (gpgc fit --overwrite)"
 
 
 def save(
-    model: Any, path: str | PathLike[str], storage_options: dict[str, Any] | None = None
+    model: FittedModel, path: str | PathLike[str], storage_options: dict[str, Any] | None = None
 ) -> None:
     """Write a fitted model to a path or URL, whole or not at all; an older one is replaced."""
     location = Location.of(path, storage_options)
@@ -68,7 +69,7 @@ def save(
         _save_objects(model, location)
 
 
-def _save_folder(model: Any, target: Path) -> None:
+def _save_folder(model: FittedModel, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     new = target.with_name(f"{target.name}.{uuid.uuid4().hex[:8]}.new")
     try:
@@ -82,7 +83,7 @@ def _save_folder(model: Any, target: Path) -> None:
         shutil.rmtree(new, ignore_errors=True)
 
 
-def _save_objects(model: Any, location: Location) -> None:
+def _save_objects(model: FittedModel, location: Location) -> None:
     """Made in memory and put there an object at a time: Zarr would ask for each time and again."""
     drafts, name = Location.of("memory://gpgc-drafts"), uuid.uuid4().hex
     draft = Location.of(f"{drafts}/{name}")
@@ -102,7 +103,7 @@ def _save_objects(model: Any, location: Location) -> None:
     location.write("zarr.json", finished)
 
 
-def load(path: str | PathLike[str], storage_options: dict[str, Any] | None = None) -> Any:
+def load(path: str | PathLike[str], storage_options: dict[str, Any] | None = None) -> FittedModel:
     """Read what ``save`` wrote to a path or URL: a fitted ``GPGC``, ``GP`` or ``MarginSVM``.
 
     Examples
@@ -175,7 +176,7 @@ def _stored(location: Location, meta: dict[str, Any]) -> _Stored:
     )
 
 
-def _read_model(stored: _Stored, estimator: str) -> Any:
+def _read_model(stored: _Stored, estimator: str) -> FittedModel:
     kind = model_class(estimator)
     if kind is None:
         raise InputError(f"its kind {estimator} is not known")
@@ -201,7 +202,7 @@ def _read_model(stored: _Stored, estimator: str) -> Any:
     return model
 
 
-def _write(model: Any, location: Location) -> None:
+def _write(model: FittedModel, location: Location) -> None:
     group = location.group("a")
     for name in model.saved_arrays:
         if hasattr(model, name):
@@ -209,17 +210,17 @@ def _write(model: Any, location: Location) -> None:
     for name in SAVED_LABELS:
         if hasattr(model, name):
             _write_labels(group, name, np.asarray(getattr(model, name)))
-    if hasattr(model, "history_"):
-        _write_labels(group, "feature_groups", np.array(list(model.feature_scales_)))
-        _write_array(group, "scales", np.array(list(model.feature_scales_.values())))
-        _write_json(group, "history", model.history_)
+    if model.feature_scales:
+        _write_labels(group, "feature_groups", np.array(list(model.feature_scales)))
+        _write_array(group, "scales", np.array(list(model.feature_scales.values())))
+        _write_json(group, "history", model.history)
     values = {name: getattr(model, name) for name in model.saved_values if hasattr(model, name)}
     _write_json(group, "values", values)
     _write_json(group, "parameters", _plain_parameters(model))
-    if hasattr(model, "dataset_"):
-        _write_json(group, "dataset", model.dataset_)
-    if hasattr(model, "review_"):
-        _write_table(group, "review", model.review_)
+    if model.dataset_info is not None:
+        _write_json(group, "dataset", model.dataset_info)
+    if model.review_table is not None:
+        _write_table(group, "review", model.review_table)
     # Last, and all at once: a group without these attributes is not a model.
     known: dict[str, Any] = {
         "format": FORMAT,
@@ -243,10 +244,10 @@ def _judged(location: Location, meta: dict[str, Any] | None) -> str:
     return {FORMAT: "complete", UNFINISHED: "unfinished"}.get(str(mark), "foreign")
 
 
-def _plain_parameters(model: Any) -> dict[str, Any]:
+def _plain_parameters(model: FittedModel) -> dict[str, Any]:
     """Parameters that JSON holds, less those that belong to the session and not to the model."""
     parameters = model.get_params(deep=False)
-    session = {"progress", "checkpoint", "random_state", "n_jobs"} & parameters.keys()
+    session = set(model.session_parameters) & parameters.keys()
     parameters |= dict.fromkeys(session)
     if isinstance(parameters["class_weight"], dict):
         parameters["class_weight"] = list(parameters["class_weight"].items())

@@ -8,19 +8,28 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from gpgc_dask.core.arrays import Index
+from gpgc_dask.core.arrays import Array, Index, Labels
 from gpgc_dask.core.errors import InputError, InputTypeError
 from gpgc_dask.core.labels import find_labels
 from gpgc_dask.data.dataset import check_same_features, is_dataset, provenance, text_values
 from gpgc_dask.models.decisions import to_labels
+from gpgc_dask.models.protocol import FittedModel
 
-__all__ = ["By", "check_fitted_on", "predict_and_review", "rank", "review", "reviewed"]
+__all__ = [
+    "By",
+    "check_fitted_on",
+    "predict_and_review",
+    "rank",
+    "require_dataset_info",
+    "review",
+    "reviewed",
+]
 
 
 By = Literal["agreement", "confidence"]
 
 
-def review(model: Any, dataset: xr.Dataset) -> pd.DataFrame:
+def review(model: FittedModel, dataset: xr.Dataset) -> pd.DataFrame:
     """What a model thinks of each image of its dataset, in the dataset's order.
 
     image, image_path, mask_path, flags, superpixels : of the dataset
@@ -32,7 +41,7 @@ def review(model: Any, dataset: xr.Dataset) -> pd.DataFrame:
     return predict_and_review(model, dataset)[1]
 
 
-def predict_and_review(model: Any, dataset: xr.Dataset) -> tuple[Index, pd.DataFrame]:
+def predict_and_review(model: FittedModel, dataset: xr.Dataset) -> tuple[Index, pd.DataFrame]:
     """((N,) class numbers of the superpixels, predicted without their image; the review)."""
     check_fitted_on(model, dataset)
     values, found = model.leave_group_out(dataset, return_agreement=True)
@@ -46,8 +55,8 @@ def predict_and_review(model: Any, dataset: xr.Dataset) -> tuple[Index, pd.DataF
         {
             "image": names,
             "agreement": np.where(known & labelled, found.iou[place], np.nan),
-            "noise_variance": _of_images(model, getattr(model, "noise_variance_", np.nan), names),
-            "confidence": _of_images(model, getattr(model, "confidence_", np.nan), names),
+            "noise_variance": _of_images(model, model.group_noise, names, model.typical_noise),
+            "confidence": _of_images(model, model.group_confidence, names),
             "flags": text_values(dataset["flags"]),
             "superpixels": np.bincount(image, minlength=names.size),
         }
@@ -57,17 +66,13 @@ def predict_and_review(model: Any, dataset: xr.Dataset) -> tuple[Index, pd.DataF
     return np.asarray(to_labels(np.asarray(values), model.classes_), dtype=np.intp), table
 
 
-def check_fitted_on(model: Any, dataset: xr.Dataset) -> None:
+def check_fitted_on(model: FittedModel, dataset: xr.Dataset) -> None:
     """Complain where a model was fitted on something else than this dataset."""
     if not is_dataset(dataset):
         raise InputTypeError(
             "pass the dataset that the model was fitted on, as open_dataset gives it"
         )
-    if not hasattr(model, "dataset_"):
-        raise InputError(
-            "the model was fitted on arrays, not on a dataset: fit one on the dataset (gpgc fit)"
-        )
-    fitted = model.dataset_
+    fitted = require_dataset_info(model)
     check_same_features(dataset, fitted, model.coef_.shape[1])
     here = provenance(dataset)
     if fitted.get("files_digest") != here.get("files_digest"):
@@ -83,10 +88,24 @@ def check_fitted_on(model: Any, dataset: xr.Dataset) -> None:
         )
 
 
-def _of_images(model: Any, values: Any, names: Any) -> Any:
-    """Values of the model's groups, by image; NaN for images that were not in the fit."""
-    if np.ndim(values) == 0:
-        return np.full(names.size, values)
+def require_dataset_info(model: FittedModel) -> dict[str, Any]:
+    """Where the rows of the fit come from; an InputError where it was a fit on arrays."""
+    if model.dataset_info is None:
+        raise InputError(
+            "the model was fitted on arrays, not on a dataset: fit one on the dataset (gpgc fit)"
+        )
+    return model.dataset_info
+
+
+def _of_images(
+    model: FittedModel, values: Array | None, names: Labels, common: float | None = None
+) -> Array:
+    """Values (J,) of the model's groups by image; NaN for images that were not in the fit.
+
+    Where the groups have no values of their own, all images have the one in common.
+    """
+    if values is None:
+        return np.full(names.size, np.nan if common is None else common)
     place, known = find_labels(model.groups_, names)
     return np.where(known, values[place], np.nan)
 
@@ -121,15 +140,15 @@ def rank(table: pd.DataFrame, by: By = "agreement") -> pd.DataFrame:
     return ordered
 
 
-def reviewed(model: Any, name: str = "the model") -> pd.DataFrame:
+def reviewed(model: FittedModel, name: str = "the model") -> pd.DataFrame:
     """The review that a model has made; ``name`` is told where it has made none."""
-    if hasattr(model, "review_"):
-        return model.review_
+    if model.review_table is not None:
+        return model.review_table
     raise InputError(
         f"{name} has not reviewed its images yet: "
         + (
             "the same gpgc fit with --resume does, or in Python model.review(dataset)"
-            if hasattr(model, "dataset_")
+            if model.dataset_info is not None
             else "it was fitted on arrays, not on a dataset; use gpgc fit, or in Python its "
             "groups_, noise_variance_ and leave_group_out"
         )

@@ -14,7 +14,6 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import psutil  # type: ignore[import-untyped]
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GroupKFold
 from sklearn.utils import check_random_state
@@ -57,7 +56,7 @@ LARGEST_COUNT = 2**31 - 1
 """LibLinear counts its nodes, one a number and one a row, in 32 bits, unchecked."""
 
 
-class MarginSVM(DatasetModel, ClassifierMixin, BaseEstimator):
+class MarginSVM(DatasetModel):
     """Linear SVM with squared hinge loss, and how well each group's labels agree with it.
 
     The baseline of Kolesnikov & Lampert (ICCV 2015): a group is as reliable as the mean margin of
@@ -366,6 +365,25 @@ class MarginSVM(DatasetModel, ClassifierMixin, BaseEstimator):
         if not return_agreement:
             return found
         return found, self._agreement(found, codes, rows, training.groups, area)
+
+    # -- what other packages ask for, see FittedModel ---------------------------------------
+
+    @property
+    def group_confidence(self) -> Array:
+        return self.confidence_
+
+    @property
+    def group_margin(self) -> Array:
+        return self.group_margin_
+
+    @property
+    def cost(self) -> float:
+        return self.C_
+
+    @property
+    def fit_summary(self) -> dict[str, Any]:
+        scores = dict(zip(self.C_grid_.tolist(), self.cv_scores_.tolist(), strict=True))
+        return {"C": self.C_, "balanced_accuracy": scores.get(self.C_)}
 
     def _known_codes(self, training: Training) -> Index:
         """(N,) numbers of the rows' classes among ``classes_``."""

@@ -31,6 +31,7 @@ from gpgc_dask.execution.row_blocks import is_dask, select_rows
 from gpgc_dask.gp.oracle.base import Rows
 from gpgc_dask.gp.training import Training
 from gpgc_dask.models.frames import check_columns, described, gathered, is_lazy_frame, to_array
+from gpgc_dask.models.protocol import FittedModel
 
 __all__ = [
     "check_features",
@@ -89,7 +90,7 @@ def check_training(
     return Training(X, rows, classes, weight_of_class, names, feature_index, feature_names)
 
 
-def check_new_rows(model: Any, X: Any, *, counted: bool = False) -> Any:
+def check_new_rows(model: FittedModel, X: Any, *, counted: bool = False) -> Any:
     """X fit for prediction by a fitted model: finite, with the columns of the fit.
 
     counted : the numbers of rows in the blocks of a dask X must be known
