@@ -135,7 +135,7 @@ def one_fit(command: list[str], fire: Fire, faults: int) -> int:
 
 def main() -> None:
     args = parser(__doc__).parse_args()
-    section = Section(args, __file__, "faults.md")
+    section = Section(args, __file__, "fault-tolerance.md")
     n, k, images, faults = (4_000, 48, 60, 2) if args.smoke else (150_000, 512, 1_000, 200)
     seed = random.randrange(2**32)
     start = time.monotonic()

@@ -97,7 +97,7 @@ def within(host: str) -> list[str]:
 
 def main() -> None:
     args = parser(__doc__).parse_args()
-    section = Section(args, __file__, "faults.md")
+    section = Section(args, __file__, "fault-tolerance.md")
     reason = why_not()
     if reason is not None:
         print(f"not run: {reason}")

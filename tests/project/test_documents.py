@@ -207,8 +207,8 @@ def check_clean(place, names):
 CHECKS = {
     "README.md": check_readme,
     "docs/arrays.md": check_arrays,
-    "docs/stories/clean.md": check_clean,
-    "docs/stories/monitor.md": check_monitor,
+    "docs/how-to/clean.md": check_clean,
+    "docs/how-to/monitor.md": check_monitor,
 }
 
 
@@ -229,7 +229,7 @@ def test_few_blocks_are_not_run():
     [
         ("costs.md", "Planned", "performance.md"),
         ("costs.md", "Measured", "performance.md"),
-        ("how-well.md", "How well it works", "experiments.md"),
+        ("accuracy.md", "Accuracy", "experiments.md"),
     ],
 )
 def test_numbers_are_those_that_were_measured(told, title, measured):
