@@ -14,12 +14,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from gpgc_dask.core.arrays import Array, Labels
 from gpgc_dask.core.display import notebook_module, render_card
-from gpgc_dask.models.frames import gathered
 from gpgc_dask.models.persistence import save
 from gpgc_dask.models.protocol import Listener
 from gpgc_dask.models.review import review
 from gpgc_dask.models.tables import to_pandas, to_xarray
-from gpgc_dask.models.validation import to_vector
+from gpgc_dask.models.validation import load_vectors, to_vector
 
 __all__ = ["DatasetModel"]
 
@@ -189,7 +188,9 @@ class DatasetModel(ClassifierMixin, BaseEstimator, ABC):
         from sklearn.metrics import accuracy_score
 
         predicted = self.predict(X)
-        _, predicted, y, sample_weight = gathered(None, predicted, y, sample_weight)
+        predicted, y, sample_weight = load_vectors(
+            predicted=predicted, y=y, sample_weight=sample_weight
+        )
         y = np.asarray(to_vector("y", y, len(predicted)))
         return float(accuracy_score(y, predicted, sample_weight=sample_weight))
 

@@ -33,9 +33,9 @@ def to_labels(mean: Any, classes: Labels, block_info: Any = None) -> Any:
     bad = np.flatnonzero(~np.isfinite(mean).all(axis=tuple(range(1, mean.ndim))))
     if bad.size:
         first = block_info[0]["array-location"][0][0] if block_info else 0
-        if np.isnan(first):  # of a dask dataframe nobody has counted the rows
+        if np.isnan(first):  # the sizes of the blocks before are unknown
             number = block_info[0]["chunk-location"][0]
-            raise NotFiniteError([f"{row} of partition {number}" for row in bad])
+            raise NotFiniteError([f"{row} of block {number}" for row in bad])
         raise NotFiniteError((bad + first).tolist())
     return classes[(mean > 0).astype(np.intp) if mean.ndim == 1 else mean.argmax(1)]
 

@@ -35,7 +35,6 @@ from gpgc_dask.gp.solvers import SOLVERS, SolverName
 from gpgc_dask.gp.training import Training
 from gpgc_dask.models.base import DatasetModel
 from gpgc_dask.models.decisions import likelihood_logits, to_labels, to_probabilities
-from gpgc_dask.models.frames import described
 from gpgc_dask.models.protocol import Listener
 from gpgc_dask.models.validation import (
     check_features,
@@ -117,7 +116,7 @@ class _LinearGP(DatasetModel):
         ----------
         X : (N, k) NumPy or dask array, rows = instances. A dask block must hold whole rows. No
             intercept is added: give X a constant column, best with a feature group of its own.
-            Or a dataframe of numbers, of pandas or dask; y, groups and weights may be its columns.
+            Or a pandas DataFrame of numbers.
             Or a dataset from :func:`gpgc_dask.open_dataset`: it brings labels, images, feature
             groups and weights; images with fewer than two superpixels of any weight are left out.
         y : (N,) labels of two or more classes, of any type
@@ -141,8 +140,7 @@ class _LinearGP(DatasetModel):
             place = given.place
             feature_groups = given.feature_groups
         # Feature names are checked before anything is learned; on a copy, so that nothing is lost.
-        named = described(X)
-        validate_data(type(self)(), named, skip_check_array=True)
+        validate_data(type(self)(), X, skip_check_array=True)
         training = check_training(
             X,
             y,
@@ -162,7 +160,7 @@ class _LinearGP(DatasetModel):
         with naming_groups(groups, place):
             self._learn(training, fit(training, options))
         self._remember(origin)
-        validate_data(self, named, skip_check_array=True)
+        validate_data(self, X, skip_check_array=True)
         if not self.converged_:
             warnings.warn(
                 f"the fit stopped after {self.n_iter_} iterations before it was certified: raise "
@@ -275,8 +273,7 @@ class _LinearGP(DatasetModel):
         """Posterior mean of f, (N,) for two classes, (N, classes) for more.
 
         With ``return_std`` also its posterior standard deviation (N,), the same for all classes:
-        √(φᵀVφ), exact. A NumPy X gives NumPy arrays, a dask X lazy dask arrays; those of a dask
-        dataframe have a block a partition, of unknown size.
+        √(φᵀVφ), exact. A NumPy X gives NumPy arrays, a dask X lazy dask arrays.
         """
         oracle = self._oracle(X)
         coef = self.coef_[0] if len(self.coef_) == 1 else self.coef_.T

@@ -37,7 +37,6 @@ from gpgc_dask.gp.training import Training
 from gpgc_dask.models._hinge import GRAM_ROWS, Chosen, Problem
 from gpgc_dask.models.base import DatasetModel
 from gpgc_dask.models.decisions import to_labels
-from gpgc_dask.models.frames import described
 from gpgc_dask.models.validation import check_new_rows, check_training, class_weights, naming_groups
 from gpgc_dask.planning.plan import USABLE_SHARE
 
@@ -157,8 +156,8 @@ class MarginSVM(DatasetModel):
 
         Parameters
         ----------
-        X : (N, k) NumPy or dask array or dataframe, rows = instances; those to train on are loaded
-            as float64, see :meth:`memory_bytes`. Or a dataset from
+        X : (N, k) NumPy or dask array or pandas DataFrame, rows = instances; those to train on are
+            loaded as float64, see :meth:`memory_bytes`. Or a dataset from
             :func:`gpgc_dask.open_dataset`, which brings labels, images and weights
         y : (N,) labels of two or more classes, of any type
         groups : (N,) labels: rows of one image, one annotator, ...; need not be adjacent. Without
@@ -173,15 +172,14 @@ class MarginSVM(DatasetModel):
             given = training_arrays(X).replaced(y=y, groups=groups, weight=sample_weight)
             X, y, groups, sample_weight = given.X, given.y, given.groups, given.weight
         # Feature names are checked before anything is learned; on a copy, so that nothing is lost.
-        named = described(X)
-        validate_data(type(self)(), named, skip_check_array=True)
+        validate_data(type(self)(), X, skip_check_array=True)
         training = check_training(X, y, groups, None, sample_weight, None, group_noise=False)
         rows = self._rows_to_use(training, grouped=groups is not None)
         self._refuse_if_too_large(training, rows, force=force)
         with naming_groups(groups):
             self._learn(training, rows, grouped=groups is not None)
         self._remember(origin)
-        validate_data(self, named, skip_check_array=True)
+        validate_data(self, X, skip_check_array=True)
         return self
 
     def memory_bytes(self, n_rows: int, n_features: int, n_classes: int = 2) -> int:

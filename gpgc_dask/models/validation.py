@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from dask import is_dask_collection
+from dask.utils import is_dataframe_like, is_series_like
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -30,7 +31,6 @@ from gpgc_dask.execution.compute import compute
 from gpgc_dask.execution.row_blocks import is_dask, select_rows
 from gpgc_dask.gp.oracle.base import Rows
 from gpgc_dask.gp.training import Training
-from gpgc_dask.models.frames import check_columns, described, gathered, is_lazy_frame, to_array
 from gpgc_dask.models.protocol import FittedModel
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "check_training",
     "check_weights",
     "class_weights",
+    "load_vectors",
     "naming_groups",
     "to_vector",
     "without_empty_images",
@@ -59,7 +60,7 @@ def check_training(
     group_noise: bool,
 ) -> Training:
     """Validate everything a fit is given. ``group_noise``: each group needs its own variance."""
-    X, y, groups, sample_weight = gathered(X, y, groups, sample_weight)
+    y, groups, sample_weight = load_vectors(y=y, groups=groups, sample_weight=sample_weight)
     with naming_groups(groups):
         X = check_features(X)
     n, k = X.shape
@@ -99,14 +100,14 @@ def check_new_rows(model: FittedModel, X: Any, *, counted: bool = False) -> Any:
     lazy = is_dask(X) or is_dataset(X)
     features = check_features(X, model.coef_.shape[1] if lazy else None, counted=counted)
     if not lazy:
-        validate_data(model, described(X), skip_check_array=True, reset=False)
+        validate_data(model, X, skip_check_array=True, reset=False)
     return features
 
 
 def check_features(X: Any, n_features: int | None = None, *, counted: bool = True) -> Any:
     """X as a 2-D float NumPy array, finite, or as a dask array with whole rows in a block.
 
-    counted : the rows of a dask dataframe are counted, and those of a dask array must be
+    counted : the numbers of rows in the blocks of a dask X must be known
     """
     if isinstance(X, (str, bytes, PathLike)):
         raise InputTypeError(
@@ -117,10 +118,13 @@ def check_features(X: Any, n_features: int | None = None, *, counted: bool = Tru
         X = X["features"].data
     if isinstance(getattr(X, "_meta", X), np.ma.MaskedArray):
         raise InputError("X is a masked array: fill the masked values or drop their rows first")
-    if is_lazy_frame(X):
-        X = gathered(X)[0] if counted else to_array(X)
-    elif isinstance(X, pd.DataFrame):
-        check_columns(X)
+    if isinstance(X, pd.DataFrame):
+        _check_columns(X)
+    elif is_dask_collection(X) and is_dataframe_like(X):
+        raise InputTypeError(
+            "X is a dask dataframe: pass X.to_dask_array(lengths=True), or X.compute() if it fits "
+            "into memory"
+        )
     if is_dask(X):
         X = _check_dask(X, counted=counted)
     else:
@@ -181,10 +185,46 @@ def _check_dask(X: Any, *, counted: bool) -> Any:
     return X if X.dtype.type in FLOATS else X.astype(np.float64)
 
 
+def _check_columns(X: pd.DataFrame) -> None:
+    """Raise an InputError if columns of a DataFrame do not hold numbers."""
+    bad = [f"{name!r} ({column.dtype})" for name, column in X.items() if not _holds_numbers(column)]
+    if bad:
+        raise InputError(
+            f"X has column(s) that hold no numbers: {listed(bad)}; leave them out (X[features]), "
+            "or encode them, for example with get_dummies"
+        )
+
+
+def _holds_numbers(column: pd.Series) -> bool:
+    types = pd.api.types
+    if column.dtype != np.dtype(object):
+        return types.is_numeric_dtype(column.dtype) and not types.is_complex_dtype(column.dtype)
+    try:
+        column.to_numpy(dtype=np.float64, na_value=np.nan)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def load_vectors(**vectors: Any) -> list[Any]:
+    """The vectors in memory: those that are dask arrays are computed together."""
+    for name, values in vectors.items():
+        _reject_series(name, values)
+    lazy = {name: values for name, values in vectors.items() if is_dask_collection(values)}
+    loaded = dict(zip(lazy, compute(*lazy.values()), strict=True)) if lazy else {}
+    return list((vectors | loaded).values())
+
+
+def _reject_series(name: str, values: Any) -> None:
+    if is_dask_collection(values) and (is_series_like(values) or is_dataframe_like(values)):
+        raise InputTypeError(
+            f"{name} is a dask series: pass {name}.compute(), one value per row in memory"
+        )
+
+
 def to_vector(name: str, values: Any, n: int) -> Any:
     """A 1-D array of length n: NumPy's, or categories as pandas keeps them."""
-    if is_dask_collection(values):
-        (values,) = compute(values)
+    (values,) = load_vectors(**{name: values})
     values = getattr(values, "array", values)  # what a pandas Series is made of
     array = values if isinstance(values, pd.Categorical) else _as_labels(values)
     if array.ndim == 2 and array.shape[1] == 1:
