@@ -9,11 +9,14 @@ from dataclasses import replace
 
 from common import Section, parser
 from dask.utils import format_bytes
+from paper import FEATURES, IMAGES
 
 from gpgc_dask.clusters.kubernetes import Settings
 from gpgc_dask.clusters.kubernetes.sizes import Sizes
 from gpgc_dask.planning.machine import Machine
-from gpgc_dask.planning.plan import PAPER, PAPER_FEATURES, Plan, Resources, Shape, duration, plan
+from gpgc_dask.planning.plan import Plan, duration, plan
+from gpgc_dask.planning.resources import Resources
+from gpgc_dask.planning.shape import Shape
 
 GUIDE = "../deploy/README.md"
 """As seen from docs/."""
@@ -28,7 +31,7 @@ def planned(shape: Shape, products: float, store: float) -> Plan:
     machine = replace(Machine.typical(products), read_bytes_per_second=store / THREADS)
     return plan(
         shape,
-        redundancy=True,
+        estimate_redundancy=True,
         separable=True,
         resources=Resources(WORKERS, THREADS, None, True),
         machine=machine,
@@ -37,8 +40,8 @@ def planned(shape: Shape, products: float, store: float) -> Plan:
 
 def main() -> None:
     section = Section(parser(__doc__).parse_args(), __file__, GUIDE)
-    name, images = max(PAPER.items(), key=lambda item: item[1])
-    shape = Shape.stated(images, PAPER_FEATURES)
+    name, images = max(IMAGES.items(), key=lambda item: item[1])
+    shape = Shape.from_images(images, FEATURES)
     sizes = Sizes.of(Settings(image="gpgc_dask:1.0", shape=shape, workers=WORKERS, threads=THREADS))
     first = planned(shape, *CASES[0])
     section.say(

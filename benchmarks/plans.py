@@ -1,38 +1,41 @@
-"""What fits of several sizes will cost, as ``gpgc plan`` tells it, calibrated on this machine."""
+"""What fits of several sizes will cost, as ``gpgc plan`` reports it, calibrated on this machine."""
 
 from __future__ import annotations
 
 from common import Section, parser
 from dask.utils import format_bytes
+from paper import FEATURES, IMAGES
 
 from gpgc_dask.planning.machine import Machine
-from gpgc_dask.planning.plan import PAPER, PAPER_FEATURES, Resources, Shape, duration, plan
+from gpgc_dask.planning.plan import duration, plan
+from gpgc_dask.planning.resources import Resources
+from gpgc_dask.planning.shape import Shape
 
 HERE = Resources(workers=1, threads=2, memory=None, separate=False)
 CLUSTER = Resources(workers=20, threads=16, memory=None, separate=True)
 DEFAULT_FEATURES = 489
-"""Of the default network, with position and constant."""
+"""Features of the default network, with position and constant."""
 
 
 def main() -> None:
     args = parser(__doc__).parse_args()
     section = Section(args, __file__)
     sizes = [
-        *((name, images, PAPER_FEATURES) for name, images in PAPER.items()),
+        *((name, images, FEATURES) for name, images in IMAGES.items()),
         ("200 photos, default network", 200, DEFAULT_FEATURES),
-        ("AutoSeg cats, default network", PAPER["AutoSeg cats"], DEFAULT_FEATURES),
-        ("HDSeg dogs, default network", PAPER["HDSeg dogs"], DEFAULT_FEATURES),
+        ("AutoSeg cats, default network", IMAGES["AutoSeg cats"], DEFAULT_FEATURES),
+        ("HDSeg dogs, default network", IMAGES["HDSeg dogs"], DEFAULT_FEATURES),
     ]
     if args.smoke:
         sizes = sizes[-3:-2]
     machines = {k: Machine.calibrate(k) for k in {k for _, _, k in sizes}}
     rows = []
     for name, images, k in sizes:
-        shape = Shape.stated(images, k)
+        shape = Shape.from_images(images, k)
         here, there = (
             plan(
                 shape,
-                redundancy=True,
+                estimate_redundancy=True,
                 separable=True,
                 resources=resources,
                 machine=machines[k],
@@ -53,13 +56,13 @@ def main() -> None:
             )
         )
     speeds = ", ".join(
-        f"{machine.products_per_second / 1e9:.0f} G multiply-adds/s a core at {k:,} features"
+        f"{machine.products_per_second / 1e9:.0f} G multiply-adds/s per core at {k:,} features"
         for k, machine in sorted(machines.items())
     )
     section.say(
-        "`gpgc plan --paper --calibrate`, 145 superpixels an image, the redundancy solved for; on "
-        f"the two cores of this machine ({speeds}) and on 20 workers of 16 such cores that send "
-        "1 GB/s to each other."
+        "As `gpgc plan --images … --calibrate` reports it, 145 superpixels per image, with the "
+        f"redundancy estimated; on the two cores of this machine ({speeds}) and on 20 workers of "
+        "16 such cores that send 1 GB/s to each other."
     )
     section.table(
         ["dataset", "images", "data", "reads", "memory here", "time here",

@@ -45,8 +45,11 @@ from gpgc_dask.models.validation import (
     to_vector,
     without_empty_images,
 )
-from gpgc_dask.planning import plan as planning
 from gpgc_dask.planning.machine import Machine
+from gpgc_dask.planning.memory import check_memory
+from gpgc_dask.planning.plan import Plan, plan
+from gpgc_dask.planning.resources import Resources
+from gpgc_dask.planning.shape import Shape
 
 __all__ = ["GP", "GPGC"]
 
@@ -152,10 +155,10 @@ class _LinearGP(DatasetModel):
         )
         if is_dask(training.X) and not force:
             rows = training.rows
-            planning.refuse_if_too_large(
-                planning.Shape.of(training.X, rows.groups, rows.n_classes, options.dtype),
-                planning.Resources.of(is_dask=True),
-                redundancy=options.redundancy is None,
+            check_memory(
+                Shape.from_array(training.X, rows.groups, rows.n_classes, options.dtype),
+                Resources.detect(is_dask=True),
+                estimate_redundancy=options.redundancy is None,
             )
         with naming_groups(groups, place):
             self._learn(training, fit(training, options))
@@ -180,7 +183,7 @@ class _LinearGP(DatasetModel):
         memory: int | str | None = None,
         n_classes: int = 2,
         calibrate: bool = False,
-    ) -> planning.Plan:
+    ) -> Plan:
         """Memory, reads, arithmetic, traffic and time of a fit on X, before anything runs.
 
         ``workers`` are processes of so many ``threads`` with ``memory`` bytes each ("4GB" will
@@ -195,17 +198,17 @@ class _LinearGP(DatasetModel):
             None if groups is None else code_labels("groups", to_vector("groups", groups, len(X)))
         )
         index = np.zeros(len(X), dtype=np.intp) if names is None else names[1]
-        shape = planning.Shape.of(X, index, n_classes, self._dtype())
+        shape = Shape.from_array(X, index, n_classes, self._dtype())
         machine = None
         if calibrate:
             machine = Machine.calibrate(
                 shape.n_features, shape.product_bytes, X if is_dask(X) else None
             )
-        return planning.plan(
+        return plan(
             shape,
-            redundancy=self.redundancy == "auto",
+            estimate_redundancy=self.redundancy == "auto",
             separable=self._noise.separable,
-            resources=planning.Resources.of(is_dask(X), workers, memory, threads),
+            resources=Resources.detect(is_dask(X), workers, memory, threads),
             machine=machine,
         )
 

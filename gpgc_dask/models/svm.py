@@ -38,7 +38,7 @@ from gpgc_dask.models._hinge import GRAM_ROWS, Chosen, Problem
 from gpgc_dask.models.base import DatasetModel
 from gpgc_dask.models.decisions import to_labels
 from gpgc_dask.models.validation import check_new_rows, check_training, class_weights, naming_groups
-from gpgc_dask.planning.plan import USABLE_SHARE
+from gpgc_dask.planning.memory import USABLE_SHARE
 
 __all__ = ["MarginSVM"]
 

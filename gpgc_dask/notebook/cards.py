@@ -211,7 +211,7 @@ def plan_card(plan: Plan) -> str:
         share=share,
         memory=bytes_text(plan.worker_bytes),
         limit="" if memory is None else bytes_text(memory),
-        facts=[(name, told) for name, told in plan.facts[1:] if name != "memory a worker"],
+        facts=[(name, told) for name, told in plan.facts[1:] if name != "memory per worker"],
     )
 
 

@@ -1,1 +1,1 @@
-"""What a fit will cost, before it runs."""
+"""The cost of a fit before it runs."""

@@ -34,7 +34,8 @@ from gpgc_dask.clusters.kubernetes import Settings, kube_cluster, manifests
 from gpgc_dask.clusters.kubernetes.pods import USER_ID
 from gpgc_dask.clusters.kubernetes.waiting import wait_for_scheduler, wait_for_workers
 from gpgc_dask.clusters.kubernetes.writing import to_yaml
-from gpgc_dask.planning.plan import USABLE_SHARE, Shape, worker_bytes
+from gpgc_dask.planning.memory import USABLE_SHARE, worker_bytes
+from gpgc_dask.planning.shape import Shape
 from tests.support.kubernetes_api import serving
 from tests.support.kubernetes_schemas import check
 
@@ -45,7 +46,7 @@ SETTINGS = Settings(
     image="registry.example.org/gpgc_dask:1.0",
     data="s3://horses/data.zarr",
     model="s3://horses/model.zarr",
-    shape=Shape.stated(10_000, 489),
+    shape=Shape.from_images(10_000, 489),
     threads=2,
 )
 VARIANTS = {
@@ -258,11 +259,11 @@ def test_where_the_state_is_kept():
 
 def test_workers_have_the_memory_of_the_plan():
     for k, threads in ((489, 2), (4113, 16)):
-        settings = replace(SETTINGS, shape=Shape.stated(111_668, k), threads=threads)
+        settings = replace(SETTINGS, shape=Shape.from_images(111_668, k), threads=threads)
         worker = containers(settings)["worker"]
         arguments = worker["args"]
         limit = parse_bytes(arguments[arguments.index("--memory-limit") + 1])
-        needed = worker_bytes(settings.shape, threads, redundancy=True)
+        needed = worker_bytes(settings.shape, threads, estimate_redundancy=True)
         assert needed <= USABLE_SHARE * limit
         assert limit < 2 * needed + (1 << 30)
         assert parse_bytes(worker["resources"]["requests"]["memory"] + "B") > limit

@@ -195,7 +195,7 @@ def _balanced(y):
 def test_plan(run, reference):
     code, out, _ = run("plan", reference)
     assert code == 0
-    assert "memory a worker" in out
+    assert "memory per worker" in out
     code, out, _ = run("plan", reference, "--json", "--workers", 20, "--memory", "1GB")
     found = json.loads(out)
     assert found["resources"]["workers"] == 20
@@ -203,6 +203,9 @@ def test_plan(run, reference):
     assert found["reads"] == 7.0
     code, out, _ = run("plan", reference, "--method", "gp", "--redundancy", "1", "--json")
     assert json.loads(out)["reads"] == 1.0
+    code, out, _ = run("plan", "--images", 100, "--features", 50, "--json")
+    assert json.loads(out)["shape"]["n_rows"] == 14_500
+    assert run("plan", reference, "--images", 100)[0] == 2
 
 
 @pytest.mark.parametrize(

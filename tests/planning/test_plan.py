@@ -1,4 +1,4 @@
-"""Cost before the run."""
+"""The planned cost of a fit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ import numpy as np
 import pytest
 
 from gpgc_dask import GP, GPGC
-from gpgc_dask.planning.plan import Machine, Resources, Shape, plan
+from gpgc_dask.planning.machine import Machine
+from gpgc_dask.planning.plan import plan
+from gpgc_dask.planning.resources import Resources
+from gpgc_dask.planning.shape import Shape
 from tests.support.problems import classification
 
 
@@ -29,10 +32,10 @@ def shape(n=100_000, k=1000, n_groups=1000, **changes):
     return Shape(**{**values, **changes})
 
 
-def planned(s, workers=2, threads=1, memory=4 << 30, redundancy=True, separable=True):
+def make_plan(s, workers=2, threads=1, memory=4 << 30, redundancy=True, separable=True):
     return plan(
         s,
-        redundancy=redundancy,
+        estimate_redundancy=redundancy,
         separable=separable,
         resources=Resources(workers, threads, memory, True),
         machine=Machine.typical(4e10),
@@ -40,42 +43,41 @@ def planned(s, workers=2, threads=1, memory=4 << 30, redundancy=True, separable=
 
 
 def test_memory_of_a_worker_does_not_grow_with_rows():
-    assert (
-        planned(shape(n=10**5)).worker_bytes == planned(shape(10**8, n_groups=10**6)).worker_bytes
-    )
-    assert planned(shape(k=4000)).worker_bytes > 4 * planned(shape(k=1000)).worker_bytes / 3
-    assert planned(shape(), threads=4).worker_bytes > planned(shape()).worker_bytes
+    small, large = make_plan(shape(n=10**5)), make_plan(shape(n=10**8, n_groups=10**6))
+    assert small.worker_bytes == large.worker_bytes
+    assert make_plan(shape(k=4000)).worker_bytes > 4 * make_plan(shape(k=1000)).worker_bytes / 3
+    assert make_plan(shape(), threads=4).worker_bytes > make_plan(shape()).worker_bytes
 
 
 def test_time_falls_with_workers_and_grows_with_work():
-    one, two = planned(shape(), workers=1), planned(shape(), workers=2)
+    one, two = make_plan(shape(), workers=1), make_plan(shape(), workers=2)
     assert 1.5 < one.seconds / two.seconds <= 2.0
-    assert planned(shape(n=200_000)).seconds > 1.5 * planned(shape()).seconds
+    assert make_plan(shape(n=200_000)).seconds > 1.5 * make_plan(shape()).seconds
 
 
 def test_shortcuts_show_in_the_reads():
-    assert planned(shape(), redundancy=False, separable=False).reads == 1
+    assert make_plan(shape(), redundancy=False, separable=False).reads == 1
     large = shape(n_groups=20, rows_in_large_groups=100_000, n_large_groups=20)
-    assert planned(large).reads == 1
-    assert planned(shape(adjacent=False)).reads > planned(shape()).reads
+    assert make_plan(large).reads == 1
+    assert make_plan(shape(adjacent=False)).reads > make_plan(shape()).reads
 
 
-def test_plan_of_an_array_names_what_matters():
+def test_plan_as_text():
     data = classification(1000, 20, 30)
     X = da.from_array(data.X, chunks=(200, -1))
     found = GPGC().plan(X, groups=data.groups, workers=4, memory="1GB")
     text = str(found)
     assert found.fits
-    for word in ("1,000 rows", "30 groups", "reads of X", "memory a worker", "4 worker(s)"):
+    for word in ("1,000 rows", "30 groups", "reads of X", "memory per worker", "4 worker(s)"):
         assert word in text
     assert GP(redundancy=1.0).plan(data.X).reads == 1
 
 
-def test_a_fit_that_cannot_fit_is_refused_before_it_starts(monkeypatch):
+def test_fit_without_enough_memory_raises_before_it_starts(monkeypatch):
     data = classification(1000, 20, 30)
     X = da.from_array(data.X, chunks=(200, -1))
     tight = Resources(2, 1, 50 << 20, True)
-    monkeypatch.setattr(Resources, "of", classmethod(lambda cls, **given: tight))
+    monkeypatch.setattr(Resources, "detect", classmethod(lambda cls, **arguments: tight))
     model = GPGC()
     with pytest.raises(MemoryError, match=r"needs .* but has 50.00 MiB.*force=True"):
         model.fit(X, data.y, groups=data.groups)
@@ -85,14 +87,14 @@ def test_a_fit_that_cannot_fit_is_refused_before_it_starts(monkeypatch):
 
 
 def test_resources_of_a_cluster(client):
-    found = Resources.of(is_dask=True)
+    found = Resources.detect(is_dask=True)
     assert found.workers == 2
     assert found.threads == 1
     assert found.memory == 2_000_000_000
     assert found.separate
 
 
-def test_bad_resources_are_named():
+def test_invalid_resources_raise():
     X = np.ones((10, 3))
     with pytest.raises(ValueError, match="workers must be 1 or more"):
         GPGC().plan(X, workers=0)
@@ -100,6 +102,6 @@ def test_bad_resources_are_named():
         GPGC().plan(X, memory="lots")
 
 
-def test_machine_is_measured():
+def test_measured_machine():
     assert 1e8 < Machine.measure().products_per_second < 1e13
     assert np.isfinite(GPGC().plan(np.ones((10, 3))).seconds)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dask.utils import parse_bytes
 
 from gpgc_dask.core.errors import InputError
-from gpgc_dask.planning.plan import Shape
+from gpgc_dask.planning.shape import Shape
 
 __all__ = ["COMM_PORT", "DASHBOARD_PORT", "Settings"]
 
@@ -81,8 +81,8 @@ class Settings:
     def _check_sizes(self) -> None:
         if self.shape is None and self.data is not None:
             raise InputError(
-                "shape must be given to size the pods of a fit by, as Shape.stated(images=10_000, "
-                "features=489) (--images or --plan)"
+                "shape must be given to size the pods of a fit by, as "
+                "Shape.from_images(10_000, features=489) (--images or --plan)"
             )
         if self.memory is not None:
             parse_bytes(self.memory)

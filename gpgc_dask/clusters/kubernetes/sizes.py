@@ -10,7 +10,8 @@ from dask.utils import parse_bytes
 
 from gpgc_dask.clusters.kubernetes.settings import Settings
 from gpgc_dask.core.errors import InputError
-from gpgc_dask.planning.plan import Shape, driver_bytes, worker_bytes
+from gpgc_dask.planning.memory import driver_bytes, worker_bytes
+from gpgc_dask.planning.shape import Shape
 
 __all__ = ["Sizes", "shape_of"]
 
@@ -50,7 +51,9 @@ class Sizes:
         if settings.memory is not None:
             limit = int(parse_bytes(settings.memory)) // MIB * MIB
         elif shape is not None:
-            limit = _whole(worker_bytes(shape, settings.threads, redundancy=True) / CALM_SHARE)
+            limit = _whole(
+                worker_bytes(shape, settings.threads, estimate_redundancy=True) / CALM_SHARE
+            )
         else:
             limit = USUAL_BYTES
         squares = 0 if shape is None else SQUARES_AT_SCHEDULER * 8 * shape.n_features**2
@@ -73,7 +76,7 @@ def shape_of(images: int | None, features: int, plan: Path | None) -> Shape | No
     if images is not None and plan is not None:
         raise InputError("--images and --plan both say what to size by: choose one")
     if images is not None:
-        return Shape.stated(images, features)
+        return Shape.from_images(images, features)
     if plan is None:
         return None
     try:

@@ -1,0 +1,80 @@
+"""How often a fit reads the data, by kind of sweep."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpgc_dask.gp.oracle.dask import MAX_GROUP_BYTES
+from gpgc_dask.gp.oracle.rows import STATISTICS_BYTES
+from gpgc_dask.gp.warm_start import warm_rows
+from gpgc_dask.planning.shape import Shape
+
+__all__ = ["Sweeps", "expected_sweeps"]
+
+WARM_STEPS, COLD_STEPS, SLOW_STEPS = 2, 3, 4
+"""Typical numbers of steps: after a warm start, without one, and with few rows per feature."""
+
+ROWS_FOR_FEW_STEPS = 100
+"""Rows per feature from which on a fit takes few steps."""
+
+
+@dataclass(frozen=True)
+class Sweeps:
+    """The sweeps of a fit by kind, each in reads of the data.
+
+    Attributes
+    ----------
+    surveys : float
+        Sweeps that compute moments only.
+    steps : float
+        Sweeps that estimate the group terms by random directions, then compute moments. The first
+        read after a warm start is one of them.
+    certificates : float
+        Sweeps that compute exact leverages and no moments, to check the optimum.
+    repeated : float
+        Second reads of rows in the same sweep (scattered groups), and reads of the sample.
+    sample_rows : int
+        Number of rows of the sample of a warm start, 0 without one.
+    """
+
+    surveys: float
+    steps: float
+    certificates: float
+    repeated: float
+    sample_rows: int
+
+    @property
+    def reads(self) -> float:
+        """Reads of the data in all."""
+        return self.surveys + self.steps + self.certificates + self.repeated
+
+
+def expected_sweeps(shape: Shape, *, estimate_redundancy: bool, separable: bool) -> Sweeps:
+    """Typical sweeps of a fit, with the shortcuts for large groups and for a single variance.
+
+    Parameters
+    ----------
+    shape : Shape
+        Sizes of the data.
+    estimate_redundancy : bool
+        Whether the fit estimates the redundancy.
+    separable : bool
+        Whether each group has a noise variance of its own.
+    """
+    stored = shape.n_large_groups * 8 * shape.n_features**2 <= STATISTICS_BYTES
+    share = 1.0 - (shape.rows_in_large_groups / shape.n_rows if stored else 0.0)
+    if not separable:
+        # One read for the noise and the scales; each trial of c asks for leave-out terms.
+        return Sweeps(1.0, 0.0, 4.0 * share if estimate_redundancy else 0.0, 0.0, 0)
+    one_read = shape.adjacent and (
+        shape.largest_group * shape.n_features * shape.product_bytes <= MAX_GROUP_BYTES
+    )
+    sample = warm_rows(
+        shape.n_rows, shape.n_features, shape.n_groups, shape.largest_group, shape.stored_bytes
+    )
+    if sample and one_read:
+        read = min(8 * shape.block_rows, shape.n_rows) / shape.n_rows
+        return Sweeps(0.0, 1.0 + WARM_STEPS, 1.0, read, sample)
+    many = shape.n_rows >= ROWS_FOR_FEW_STEPS * shape.n_features
+    steps = share * ((COLD_STEPS if many else SLOW_STEPS) + (1 if estimate_redundancy else 0))
+    return Sweeps(1.0, steps, share, 0.0 if one_read else steps, 0)
