@@ -119,7 +119,6 @@ def _fit(
         given.feature_groups,
         given.weight[own],
         model.class_weight,
-        group_noise=False,
     )
     moments: Moments = reduce(
         Moments.__add__,

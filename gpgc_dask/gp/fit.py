@@ -17,7 +17,7 @@ from gpgc_dask.core.progress import Listener, Progress, following
 from gpgc_dask.execution.row_blocks import is_dask
 from gpgc_dask.gp.checkpoint import Checkpoint, Saved, digest
 from gpgc_dask.gp.evidence import Moments
-from gpgc_dask.gp.noise import NoiseModel, OpeningRule
+from gpgc_dask.gp.noise import NoiseModel, OpeningRule, groupwise, homoscedastic
 from gpgc_dask.gp.oracle.base import Look, SweepOracle
 from gpgc_dask.gp.oracle.dask import DaskSweeps
 from gpgc_dask.gp.oracle.kernels import Arithmetic
@@ -50,7 +50,6 @@ WARM_GAIN = 1e-2
 class Options:
     """The part of an estimator's parameters that the fit needs, validated."""
 
-    noise: NoiseModel
     solver: SolverName
     tol: float
     max_iter: int
@@ -86,7 +85,7 @@ def fit(training: Training, options: Options) -> Fitted:
 
 
 def _fit(training: Training, options: Options) -> Fitted:
-    sample = draw(training.X, training.rows, warm=options.noise.separable)
+    sample = draw(training.X, training.rows, warm=training.noise.separable)
     index, looked = sample.thinned()
     checkpoint = _checkpoint(training, options, looked)
     begin = (checkpoint and checkpoint.load()) or Saved(None, [], 0.0)
@@ -131,7 +130,10 @@ def fit_surveyed(training: Training, options: Options, first: Survey) -> Fitted:
         training.feature_index.size,
         listeners=list(options.listeners),
     )
-    problem = _problem(training, options, first.oracle, first.moments, probe)
+    problem = replace(
+        _problem(training, options, first.oracle, first.moments, probe),
+        noise=NoiseModel(homoscedastic(first.oracle.group_weight.size)),
+    )
     solution = solve(problem, pooled(problem, first.moments), history, options.solver)
     return Fitted(problem, solution, history)
 
@@ -173,7 +175,7 @@ def _checkpoint(training: Training, options: Options, sample: Features) -> Check
         return None
     rows = training.rows
     identity = {
-        "noise model": type(options.noise).__name__,
+        "noise groups": digest(training.noise.index),
         "shape of X": list(training.X.shape),
         "values of X": digest(sample),
         "y and weights": digest(rows.codes, rows.weights),
@@ -292,6 +294,7 @@ def _sample_fit(
     probe = PrecisionProbe(sample.features[:0], rows.take(nothing), arithmetic)
     problem = replace(
         _problem(training, options, first.oracle, first.moments, probe),
+        noise=NoiseModel(groupwise(rows.n_groups)),
         tol=WARM_GAIN * len(rows),
         max_iter=WARM_STEPS,
     )
@@ -305,7 +308,7 @@ def _first_read(
     training: Training, options: Options, sweeps: RowSweeps, sample: Features
 ) -> Survey:
     # One noise for all and a fixed c: the moments say everything, groups are never asked for.
-    asks_groups = options.noise.separable or _redundancy(training, options) is None
+    asks_groups = training.noise.n_parameters > 1 or _redundancy(training, options) is None
     budget = STATISTICS_BYTES if asks_groups and training.rows.n_groups > 1 else 0
     with np.errstate(over="ignore", invalid="ignore"):
         first = survey(sweeps, budget)
@@ -343,7 +346,7 @@ def _problem(
     energy = group_sums(training.feature_index, np.diagonal(moments.gram), n)
     return Problem(
         oracle=oracle,
-        noise=options.noise,
+        noise=training.noise,
         feature_index=training.feature_index,
         feature_energy=energy * (training.rows.n_targets / moments.yy),
         noise_bounds=_noise_bounds(options),

@@ -1,20 +1,31 @@
-"""Noise models: how many variances there are, which group uses which, and how they step.
+"""Noise models: how many noise variances there are, and which group uses which.
 
-A model maps its parameters (ln ε², one each) to the J groups and sums group terms back onto
-the parameters. Another model, say one variance per annotator over groups that are images,
-is one more class with its own ``index``.
+A noise model is a map from the J groups to its parameters ln ε². A new one is a function that
+returns this map, in a module of its own, and one line in :data:`NOISE_MODELS`; all solvers and
+oracles work with it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
-from gpgc_dask.core.arrays import Array, Index
+from gpgc_dask.core.arrays import Array, Index, group_sums
+from gpgc_dask.core.errors import InputError
+from gpgc_dask.core.registry import Registry
 
-__all__ = ["FixedPointRule", "Groupwise", "Homoscedastic", "NoiseModel", "OpeningRule"]
+__all__ = [
+    "NOISE_MODELS",
+    "FixedPointRule",
+    "NoiseModel",
+    "OpeningRule",
+    "PooledRule",
+    "groupwise",
+    "homoscedastic",
+    "tied",
+]
 
 
 EM_LEVERAGE_SHARE = 0.8
@@ -25,39 +36,80 @@ OPENING_SHARE = 0.3
 """Share of a group's residuals that its first noise has at least."""
 
 
-class NoiseModel(Protocol):
-    """Which noise parameter each of ``n_groups`` groups uses."""
+class NoiseModel:
+    """Which noise parameter each group uses.
+
+    Parameters
+    ----------
+    index : (J,) array of int
+        Parameter of each group, numbered 0 … M-1 without gaps.
+
+    Attributes
+    ----------
+    n_parameters : int
+        M, the number of noise variances.
+    """
+
+    def __init__(self, index: Index) -> None:
+        self.index = np.asarray(index, dtype=np.intp)
+        self.n_parameters = int(self.index.max()) + 1
 
     @property
     def separable(self) -> bool:
-        """True where every group has a parameter of its own (a step needs no other group)."""
+        """Whether every group has a parameter of its own: its step needs no other group."""
+        return self.n_parameters == self.index.size
 
-    def index(self, n_groups: int) -> Index:
-        """(J,) parameter of each group."""
+    def values(self, per_group: Array) -> Array:
+        """(M,) values of the parameters, from (J,) values that agree within each parameter."""
+        values = np.empty(self.n_parameters)
+        values[self.index] = per_group
+        return values
+
+    def sums(self, per_group: Array) -> Array:
+        """(M,) sums over the groups that share a parameter."""
+        return group_sums(self.index, per_group, self.n_parameters)
+
+    def per_group(self, values: Array) -> Array:
+        """(J,) each group's parameter, the inverse of :meth:`values`."""
+        return values[self.index]
 
 
-@dataclass(frozen=True)
-class Homoscedastic:
-    """One noise variance for all rows: the plain GP."""
-
-    @property
-    def separable(self) -> bool:
-        return False
-
-    def index(self, n_groups: int) -> Index:
-        return np.zeros(n_groups, dtype=np.intp)
+def homoscedastic(n_groups: int, owners: Index | None = None) -> Index:
+    """One noise variance for all groups: the plain GP."""
+    return np.zeros(n_groups, dtype=np.intp)
 
 
-@dataclass(frozen=True)
-class Groupwise:
-    """One noise variance a group: GP-GC."""
+def groupwise(n_groups: int, owners: Index | None = None) -> Index:
+    """One noise variance per group: GP-GC."""
+    return np.arange(n_groups)
 
-    @property
-    def separable(self) -> bool:
-        return True
 
-    def index(self, n_groups: int) -> Index:
-        return np.arange(n_groups)
+def tied(n_groups: int, owners: Index | None = None) -> Index:
+    """One noise variance per owner of groups: per annotator over images, per camera over frames.
+
+    Parameters
+    ----------
+    n_groups : int
+        J, the number of groups.
+    owners : (J,) array of int
+        Owner of each group, numbered 0 … M-1.
+    """
+    if owners is None:
+        raise InputError("a tied noise needs the owner of each group: pass noise_groups")
+    return owners
+
+
+NOISE_MODELS: Registry[Callable[[int, Index | None], Index]] = Registry(
+    "noise model",
+    {
+        "homoscedastic": "gpgc_dask.gp.noise:homoscedastic",
+        "groupwise": "gpgc_dask.gp.noise:groupwise",
+        "tied": "gpgc_dask.gp.noise:tied",
+    },
+    "gpgc_dask.noise_models",
+)
+"""{name: function of (number of groups, owner of each group or None) that returns the (J,) index
+of a :class:`NoiseModel`}."""
 
 
 @dataclass(frozen=True)
@@ -112,3 +164,20 @@ class FixedPointRule:
         step = np.where(weight > 0, step, 0.0)
         step = np.where(0.25 * self.n_targets * weight * step**2 < self.still, 0.0, step)
         return np.clip(log_noise + step, self.lower, self.upper)
+
+
+@dataclass(frozen=True)
+class PooledRule:
+    """A rule for noise parameters that several groups share.
+
+    The terms of the groups are summed over each parameter before ``rule`` is applied, so the rule
+    needs all groups at once: it cannot run next to the data.
+    """
+
+    rule: FixedPointRule
+    noise: NoiseModel
+
+    def __call__(self, log_noise: Array, weight: Array, residual: Array, leverage: Array) -> Array:
+        """New ln ε² (J,) of all groups from their ln ε², W (before 1/c), R and Γ."""
+        sums = (self.noise.sums(each) for each in (weight, residual, leverage))
+        return self.noise.per_group(self.rule(self.noise.values(log_noise), *sums))

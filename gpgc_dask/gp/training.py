@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpgc_dask.core.arrays import Array, Index, Labels
+from gpgc_dask.gp.noise import NoiseModel
 from gpgc_dask.gp.oracle.base import Rows
 
 __all__ = ["Training"]
@@ -13,12 +14,35 @@ __all__ = ["Training"]
 
 @dataclass(frozen=True)
 class Training:
-    """Validated training data: X a NumPy or dask array of floats, labels in their own type."""
+    """Validated training data of one fit.
+
+    Attributes
+    ----------
+    X : (N, k) NumPy or dask array of floats
+    rows : Rows
+        Class, weight and group of each row.
+    classes : (C,) array
+        Class labels, sorted, in the type they were passed in.
+    class_weight : (C,) array of float
+        Factor of the weights of each class.
+    groups : (J,) array
+        Group labels, sorted.
+    noise : NoiseModel
+        Which noise variance each group uses.
+    noise_groups : (M,) array or None
+        Labels of the owners that share a noise variance; None if there are no owners.
+    feature_index : (k,) array of int
+        Feature group of each column.
+    feature_groups : array
+        Labels of the feature groups, sorted.
+    """
 
     X: Any
     rows: Rows
     classes: Labels
     class_weight: Array
     groups: Labels
+    noise: NoiseModel
+    noise_groups: Labels | None
     feature_index: Index
     feature_groups: Labels

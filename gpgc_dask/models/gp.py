@@ -5,6 +5,7 @@ from __future__ import annotations
 import numbers
 import warnings
 from abc import abstractmethod
+from collections.abc import Sequence
 from math import ceil
 from os import PathLike
 from typing import Any, ClassVar, Literal, Self
@@ -25,7 +26,6 @@ from gpgc_dask.execution.compute import compute
 from gpgc_dask.execution.row_blocks import is_dask
 from gpgc_dask.gp.evidence import Posterior
 from gpgc_dask.gp.fit import MAX_NOISE, Fitted, Options, fit
-from gpgc_dask.gp.noise import Groupwise, Homoscedastic, NoiseModel
 from gpgc_dask.gp.oracle.base import FeatureOracle, Rows
 from gpgc_dask.gp.oracle.dask import DaskOracle, lazy_leave_out
 from gpgc_dask.gp.oracle.kernels import Arithmetic, Projection
@@ -62,6 +62,7 @@ class _LinearGP(DatasetModel):
         "covariance_factor_",
         "class_weight_",
         "noise_variance_",
+        "noise_group_variance_",
         "confidence_",
     )
     saved_values: ClassVar = (
@@ -73,7 +74,7 @@ class _LinearGP(DatasetModel):
         "n_reads_",
         "n_features_in_",
     )
-    _noise: NoiseModel
+    _noise_model: ClassVar[str]
     _keeps_checkpoint = False
 
     def __init__(
@@ -109,6 +110,7 @@ class _LinearGP(DatasetModel):
         y: Any = None,
         *,
         groups: Any = None,
+        noise_groups: Any = None,
         feature_groups: Any = None,
         sample_weight: Any = None,
         force: bool = False,
@@ -126,22 +128,32 @@ class _LinearGP(DatasetModel):
         groups : (N,) labels: rows of one image, one annotator, ...; need not be adjacent, though
             adjacent groups let a dask fit read the data half as often. Without groups all rows
             are one: the plain GP
+        noise_groups : (N,) labels, or a mapping {group: label}: the owner of each group, such as
+            the annotator of an image. Groups of one owner share one noise variance; by default
+            each group has its own. Leaving out and redundancy still go by ``groups``
         feature_groups : (k,) labels: columns that share one prior scale; default one group
         sample_weight : (N,) weights ≥ 0; an integer weight equals that many copies of the row
         force : go on although the plan says that the workers' memory will not do
         """
         options = self._options()
+        if noise_groups is not None and self._noise_model == "homoscedastic":
+            raise InputError(
+                "GP has one noise variance for all rows, so noise_groups have no meaning: leave "
+                "them out, or fit a GPGC"
+            )
         origin = provenance(X) if is_dataset(X) else None
         place = None
         if is_dataset(X):
             given = training_arrays(X).replaced(
                 y=y, groups=groups, feature_groups=feature_groups, weight=sample_weight
             )
-            if groups is None and self._noise.separable:
+            if groups is None and self._noise_model != "homoscedastic":
                 given = without_empty_images(given)
             X, y, groups, sample_weight = given.X, given.y, given.groups, given.weight
             place = given.place
             feature_groups = given.feature_groups
+            if place is not None and isinstance(noise_groups, (Sequence, np.ndarray)):
+                noise_groups = np.asarray(noise_groups)[place]
         # Feature names are checked before anything is learned; on a copy, so that nothing is lost.
         validate_data(type(self)(), X, skip_check_array=True)
         training = check_training(
@@ -151,7 +163,8 @@ class _LinearGP(DatasetModel):
             feature_groups,
             sample_weight,
             self.class_weight,
-            group_noise=self._noise.separable,
+            noise_model=self._noise_model if noise_groups is None else "tied",
+            noise_groups=noise_groups,
         )
         if is_dask(training.X) and not force:
             rows = training.rows
@@ -207,7 +220,7 @@ class _LinearGP(DatasetModel):
         return plan(
             shape,
             estimate_redundancy=self.redundancy == "auto",
-            separable=self._noise.separable,
+            separable=self._noise_model != "homoscedastic",
             resources=Resources.detect(is_dask(X), workers, memory, threads),
             machine=machine,
         )
@@ -228,7 +241,6 @@ class _LinearGP(DatasetModel):
                 f"max_iter must be a whole number of at least 1, got {self.max_iter!r}"
             )
         return Options(
-            noise=self._noise,
             solver=choice("solver", self.solver, SOLVERS),
             tol=positive("tol", self.tol),
             max_iter=int(self.max_iter),
@@ -264,6 +276,11 @@ class _LinearGP(DatasetModel):
         self.history_ = fitted.history.entries
         self.n_iter_ = len(self.history_)
         self.n_reads_ = ceil(fitted.history.reads - 1e-9)
+        for name in ("noise_groups_", "noise_group_variance_"):
+            self.__dict__.pop(name, None)
+        if training.noise_groups is not None:
+            self.noise_groups_ = training.noise_groups
+            self.noise_group_variance_ = np.exp(training.noise.values(state.log_noise))
         self._learn_noise(np.exp(state.log_noise), training.rows.group_weight)
 
     @abstractmethod
@@ -471,6 +488,8 @@ class GPGC(_LinearGP):
     ----------
     groups_ : (J,) group labels, sorted
     noise_variance_ : (J,) noise variance of each group; large = unreliable
+    noise_groups_, noise_group_variance_ : (M,) owners of groups and their noise variances, where
+        the fit was given ``noise_groups``; ``noise_variance_`` is then that of each group's owner
     confidence_ : (J,) share of the groups estimated less reliable
     feature_scales_ : {feature group: σ}
     coef_ : (1, k) or (classes, k) posterior mean of the weights
@@ -496,7 +515,7 @@ class GPGC(_LinearGP):
     [0, 1, 2, 3]
     """
 
-    _noise = Groupwise()
+    _noise_model = "groupwise"
 
     def _noise_of(self, names: Labels) -> Array:
         place, known = find_labels(self.groups_, names)
@@ -548,7 +567,7 @@ class GP(_LinearGP):
     1
     """
 
-    _noise = Homoscedastic()
+    _noise_model = "homoscedastic"
 
     def _noise_of(self, names: Labels) -> Array:
         return np.full(names.size, self.noise_variance_)

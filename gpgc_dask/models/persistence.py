@@ -42,8 +42,8 @@ UNFINISHED = f"{FORMAT}, unfinished"
 FORMAT_VERSION = 2
 """2: chunks have checksums, descriptions have digests. 1 had neither."""
 
-SAVED_LABELS = ("classes_", "groups_", "feature_names_in_")
-"""Attributes of labels, of any type, that every model has."""
+SAVED_LABELS = ("classes_", "groups_", "noise_groups_", "feature_names_in_")
+"""Attributes of labels, of any type."""
 
 WAY_OUT = "restore it from a copy, or fit it again (gpgc fit --overwrite)"
 

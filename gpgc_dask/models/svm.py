@@ -173,7 +173,7 @@ class MarginSVM(DatasetModel):
             X, y, groups, sample_weight = given.X, given.y, given.groups, given.weight
         # Feature names are checked before anything is learned; on a copy, so that nothing is lost.
         validate_data(type(self)(), X, skip_check_array=True)
-        training = check_training(X, y, groups, None, sample_weight, None, group_noise=False)
+        training = check_training(X, y, groups, None, sample_weight, None)
         rows = self._rows_to_use(training, grouped=groups is not None)
         self._refuse_if_too_large(training, rows, force=force)
         with naming_groups(groups):
@@ -351,7 +351,7 @@ class MarginSVM(DatasetModel):
             X, y, groups, sample_weight, area = (
                 given.X, given.y, given.groups, given.weight, given.area
             )  # fmt: skip
-        training = check_training(X, y, groups, None, sample_weight, None, group_noise=False)
+        training = check_training(X, y, groups, None, sample_weight, None)
         codes, rows = self._known_codes(training), training.rows
         fold = fold_numbers(codes, rows.groups, int(self.n_folds))
         X = load_rows(training.X, np.arange(len(codes)))

@@ -21,7 +21,7 @@ from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from gpgc_dask.core.arrays import Array, Index, Labels
+from gpgc_dask.core.arrays import Array, Index, Labels, group_sums
 from gpgc_dask.core.checks import check_finite
 from gpgc_dask.core.errors import InputError, InputTypeError, NotFiniteError
 from gpgc_dask.core.labels import code_labels, missing_labels
@@ -29,6 +29,7 @@ from gpgc_dask.core.text import listed
 from gpgc_dask.data.dataset import TrainingArrays, is_dataset
 from gpgc_dask.execution.compute import compute
 from gpgc_dask.execution.row_blocks import is_dask, select_rows
+from gpgc_dask.gp.noise import NOISE_MODELS, NoiseModel
 from gpgc_dask.gp.oracle.base import Rows
 from gpgc_dask.gp.training import Training
 from gpgc_dask.models.protocol import FittedModel
@@ -57,9 +58,20 @@ def check_training(
     sample_weight: Any,
     class_weight: Any,
     *,
-    group_noise: bool,
+    noise_model: str = "homoscedastic",
+    noise_groups: Any = None,
 ) -> Training:
-    """Validate everything a fit is given. ``group_noise``: each group needs its own variance."""
+    """Validate everything that is passed to a fit.
+
+    Parameters
+    ----------
+    X, y, groups, feature_groups, sample_weight, class_weight
+        As of :meth:`gpgc_dask.GPGC.fit`.
+    noise_model : str
+        Name of the noise model, one of ``gpgc_dask.gp.noise.NOISE_MODELS``.
+    noise_groups : (N,) array or mapping, optional
+        Owner of each row's group, or {group: owner}; needed by the noise model "tied".
+    """
     y, groups, sample_weight = load_vectors(y=y, groups=groups, sample_weight=sample_weight)
     with naming_groups(groups):
         X = check_features(X)
@@ -85,10 +97,14 @@ def check_training(
     weight_of_class = class_weights(class_weight, classes, codes, weights)
     names, index = _groups(groups, n)
     rows = Rows(codes, weights * weight_of_class[codes], index, classes.size, names.size)
-    if group_noise and names.size > 1:
-        _check_group_rows(rows, names)
+    owner_names, owners = _owners(noise_groups, names, index)
+    noise = NoiseModel(NOISE_MODELS[noise_model](names.size, owners))
+    if noise.n_parameters > 1:
+        _check_noise_rows(rows, noise, names if owner_names is None else owner_names)
     feature_names, feature_index = _feature_groups(feature_groups, k)
-    return Training(X, rows, classes, weight_of_class, names, feature_index, feature_names)
+    return Training(
+        X, rows, classes, weight_of_class, names, noise, owner_names, feature_index, feature_names
+    )
 
 
 def check_new_rows(model: FittedModel, X: Any, *, counted: bool = False) -> Any:
@@ -304,17 +320,47 @@ def _groups(groups: Any, n: int) -> tuple[Labels, Index]:
     return code_labels("groups", to_vector("groups", groups, n))
 
 
-def _check_group_rows(rows: Rows, names: Labels) -> None:
-    used = np.bincount(rows.groups, rows.weights > 0, rows.n_groups)
+def _owners(noise_groups: Any, groups: Labels, index: Index) -> tuple[Labels | None, Index | None]:
+    """(labels of the owners, (J,) owner of each group); None, None without ``noise_groups``."""
+    if noise_groups is None:
+        return None, None
+    if isinstance(noise_groups, Mapping):
+        missing = [group for group in groups.tolist() if group not in noise_groups]
+        if missing:
+            raise InputError(
+                f"noise_groups has no owner for group(s) {listed(missing)}: name one for each group"
+            )
+        return code_labels("noise_groups", _as_labels([noise_groups[g] for g in groups.tolist()]))
+    names, codes = code_labels("noise_groups", to_vector("noise_groups", noise_groups, index.size))
+    owners = np.empty(groups.size, dtype=np.intp)
+    owners[index] = codes
+    torn = np.unique(index[owners[index] != codes])
+    if torn.size:
+        raise InputError(
+            f"group(s) {listed(groups[torn])} have rows of several noise_groups: a group has one "
+            "owner, so give all its rows the same noise group"
+        )
+    return names, owners
+
+
+def _check_noise_rows(rows: Rows, noise: NoiseModel, names: Labels) -> None:
+    """Raise an InputError if a noise variance has fewer than two rows with weight.
+
+    names : labels of the noise parameters, or of the groups
+    """
+    used = noise.sums(group_sums(rows.groups, rows.weights > 0, rows.n_groups))
+    kind = "groups" if names.size == rows.n_groups else "noise groups"
+    if names.size != noise.n_parameters:
+        names = np.arange(noise.n_parameters)
     empty, single = np.flatnonzero(used == 0), np.flatnonzero(used == 1)
     if empty.size:
         raise InputError(
-            f"groups {listed(names[empty])} have no row with weight: nothing tells their noise; "
-            "drop their rows or give them weight"
+            f"{kind} {listed(names[empty])} have no row with weight: their noise cannot be "
+            "estimated; drop their rows or give them weight"
         )
     if single.size:
         raise InputError(
-            f"groups {listed(names[single])} have one row with weight: one row cannot tell noise "
+            f"{kind} {listed(names[single])} have one row with weight: one row cannot tell noise "
             "from signal; drop it, or give it to another group"
         )
 

@@ -11,7 +11,7 @@ import pytest
 from gpgc_dask import GPGC
 from gpgc_dask.gp import evidence
 from gpgc_dask.gp.evidence import Moments
-from gpgc_dask.gp.noise import FixedPointRule, Groupwise, OpeningRule
+from gpgc_dask.gp.noise import FixedPointRule, NoiseModel, OpeningRule, groupwise
 from gpgc_dask.gp.oracle.base import Look, Rows
 from gpgc_dask.gp.oracle.kernels import Arithmetic
 from gpgc_dask.gp.oracle.numpy import NumpySweeps
@@ -58,7 +58,7 @@ def problem():
     rows = rows_of(data)
     sweeps = NumpySweeps(data.X, rows, FLOAT64)
     found = Problem(
-        sweeps, Groupwise(), np.zeros(40, dtype=np.intp), np.array([40.0]),
+        sweeps, NoiseModel(groupwise(150)), np.zeros(40, dtype=np.intp), np.array([40.0]),
         (np.log(1e-4), np.log(1e4)), 1.0, 1e-4, 100, lambda point: 0.0,
     )  # fmt: skip
     log_noise = np.random.default_rng(0).normal(-0.5, 0.3, 150)

@@ -223,6 +223,21 @@ class SweepOracle(ABC):
         the moments at ``log_noise``: where they are given, only groups whose noise the rule
         changes are multiplied again.
         """
+        return self.step_with_all_groups(
+            post, log_noise, redundancy, rule, leave_out=leave_out, look=look
+        )
+
+    def step_with_all_groups(
+        self,
+        post: Posterior,
+        log_noise: Array,
+        redundancy: float,
+        rule: NoiseRule,
+        *,
+        leave_out: bool,
+        look: Look = EXACTLY,
+    ) -> StepResult:
+        """The same in two reads, for a rule that needs the terms of all groups at once."""
         terms = self.terms(post, log_noise, redundancy, leave_out=leave_out, look=look)
         new = rule(log_noise, self.group_weight, terms.residual, terms.leverage)
         return StepResult(terms, new, self.moments(new, redundancy))

@@ -62,7 +62,7 @@ def solve(
     if course.finished is not None and problem.is_converged(course.finished):
         return Solution(start, True)
     course.finished = None
-    if not problem.noise.separable or problem.n_groups == 1:
+    if problem.noise.n_parameters == 1:
         point, certificate = _single_noise(problem, start, history, course)
         return _ended(problem, point, certificate, history, course)
     begin = start if resumed else _revived(problem, start)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpgc_dask.core.arrays import Array
-from gpgc_dask.gp.noise import FixedPointRule
+from gpgc_dask.gp.noise import FixedPointRule, PooledRule
 from gpgc_dask.gp.oracle.base import GroupTerms, Look, StepResult
 from gpgc_dask.gp.solvers.history import History
 from gpgc_dask.gp.solvers.newton import expected_terms, newton_mean
@@ -61,7 +61,8 @@ def fixed_point(
             course.promise = promise
             history.keep(point, course)
         gain = float("inf") if promise.certificate is None else promise.certificate.gain
-        directions = None if course.exactly else problem.directions(point, gain)
+        exactly = course.exactly or not problem.noise.separable
+        directions = None if exactly else problem.directions(point, gain)
         result, certificate = _step(problem, point, promise, directions, course.doubt, history)
         if problem.is_converged(certificate) or history.left(problem) <= 0:
             break
@@ -103,15 +104,24 @@ def _step(
     still = STILL_SHARE * doubt * problem.gain_tolerance / problem.n_groups if small else 0.0
     rule = FixedPointRule(problem.n_targets, *problem.noise_bounds, state.redundancy, still=still)
     with history.phase("sweep"):
-        found = problem.oracle.step(
-            point.post,
-            state.log_noise,
-            state.redundancy,
-            rule,
-            leave_out=problem.solves_redundancy,
-            look=Look(promise.mean, directions, pull=problem.pulled()),
-            known=point.moments if small else None,
-        )
+        if problem.noise.separable:
+            found = problem.oracle.step(
+                point.post,
+                state.log_noise,
+                state.redundancy,
+                rule,
+                leave_out=problem.solves_redundancy,
+                look=Look(promise.mean, directions, pull=problem.pulled()),
+                known=point.moments if small else None,
+            )
+        else:
+            found = problem.oracle.step_with_all_groups(
+                point.post,
+                state.log_noise,
+                state.redundancy,
+                PooledRule(rule, problem.noise),
+                leave_out=problem.solves_redundancy,
+            )
     ratio = _ratio(problem, found.terms)
     if promise.mean is not None and expected is not None:
         certificate = replace(expected, ratio=problem.projected_ratio(state.redundancy, ratio))
@@ -179,7 +189,9 @@ def _redo_as_em(problem: Problem, point: Point, terms: GroupTerms, history: Hist
     """The monotone step from the same terms; costs one more read."""
     state = point.state
     rule = FixedPointRule(problem.n_targets, *problem.noise_bounds, state.redundancy, monotone=True)
-    log_noise = rule(state.log_noise, problem.oracle.group_weight, terms.residual, terms.leverage)
+    log_noise = PooledRule(rule, problem.noise)(
+        state.log_noise, problem.oracle.group_weight, terms.residual, terms.leverage
+    )
     with history.phase("sweep"):
         moments = problem.oracle.moments(log_noise, state.redundancy)
     history.note(redone=True)

@@ -45,7 +45,6 @@ def _minimise(
     """
     oracle, c = problem.oracle, start.state.redundancy
     fisher_noise, fisher_scales = problem.fisher(c)
-    index = problem.noise_index
     root = np.sqrt(np.concatenate([fisher_noise, fisher_scales]))
     n_noise = len(fisher_noise)
     low, high = problem.noise_bounds
@@ -56,7 +55,9 @@ def _minimise(
 
     def evaluate(z: Array) -> tuple[float, Array]:
         x = np.clip(z / root, lower, upper)
-        state = replace(start.state, log_noise=x[:n_noise][index], log_scales=x[n_noise:])
+        state = replace(
+            start.state, log_noise=problem.noise.per_group(x[:n_noise]), log_scales=x[n_noise:]
+        )
         with history.phase("sweep"):
             # The start's moments are known already: its first evaluation costs one read.
             moments = oracle.moments(state.log_noise, c) if best else start.moments
@@ -79,7 +80,7 @@ def _minimise(
         return found.value, gradient / root
 
     x = np.empty(n_noise + len(fisher_scales))
-    x[index] = start.state.log_noise
+    x[:n_noise] = problem.noise.values(start.state.log_noise)
     x[n_noise:] = start.state.log_scales
     with suppress(_StopError):
         minimize(

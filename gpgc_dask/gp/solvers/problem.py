@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gpgc_dask.core.arrays import Array, Index, Mask, group_sums
+from gpgc_dask.core.arrays import Array, Index, Mask
 from gpgc_dask.gp import evidence
 from gpgc_dask.gp.evidence import FeatureTerms, Moments, Posterior
 from gpgc_dask.gp.noise import NoiseModel
@@ -134,10 +134,6 @@ class Problem:
         return self.oracle.group_weight.size
 
     @property
-    def noise_index(self) -> Index:
-        return self.noise.index(self.n_groups)
-
-    @property
     def total_weight(self) -> float:
         return float(self.oracle.group_weight.sum())
 
@@ -186,7 +182,7 @@ class Problem:
 
     def fisher(self, redundancy: float) -> tuple[Array, Array]:
         """Fisher information of the noise parameters' and the scales' logs, near enough."""
-        weight = self._pooled(self.group_weight(redundancy))
+        weight = self.noise.sums(self.group_weight(redundancy))
         sizes = np.bincount(self.feature_index).astype(np.float64)
         floor = 1e-3 * max(float(weight.mean()), 1e-300)
         return 0.5 * self.n_targets * np.maximum(weight, floor), 0.5 * self.n_targets * sizes
@@ -209,12 +205,7 @@ class Problem:
             )
             return noise, scales
         noise = evidence.noise_gradient(weight, terms.residual, terms.leverage, t)
-        return self._pooled(noise), scales
-
-    def _pooled(self, per_group: Array) -> Array:
-        """Sums over the groups that share a noise parameter."""
-        index = self.noise_index
-        return group_sums(index, per_group, int(index.max()) + 1)
+        return self.noise.sums(noise), scales
 
     def certify(
         self,
@@ -235,7 +226,7 @@ class Problem:
             raise PrecisionError(point.state)
         noise, scales = self.gradient(point, terms)
         fisher_noise, fisher_scales = self.fisher(point.state.redundancy)
-        log_noise = point.state.log_noise
+        log_noise = self.noise.values(point.state.log_noise)
         if noise.size < log_noise.size:
             log_noise, fisher_noise = log_noise[:1], fisher_noise.sum(keepdims=True)
         lower, upper = self.scale_bounds
