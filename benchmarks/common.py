@@ -16,7 +16,7 @@ import zarr
 from dask import array as da
 from distributed import Client, LocalCluster
 
-from gpgc_dask.clusters.connect import OURS
+from gpgc_dask.clusters.local import DASK_SETTINGS
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -137,7 +137,7 @@ def write_superpixels(
 def cluster(workers: int = 2, threads: int = 1, memory: str = "4GB") -> Iterator[Client]:
     """A local cluster with the settings that `gpgc` gives its own."""
     with (
-        dask.config.set(OURS),
+        dask.config.set(DASK_SETTINGS),
         LocalCluster(
             n_workers=workers,
             threads_per_worker=threads,

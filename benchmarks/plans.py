@@ -11,8 +11,8 @@ from gpgc_dask.planning.plan import duration, plan
 from gpgc_dask.planning.resources import Resources
 from gpgc_dask.planning.shape import Shape
 
-HERE = Resources(workers=1, threads=2, memory=None, separate=False)
-CLUSTER = Resources(workers=20, threads=16, memory=None, separate=True)
+HERE = Resources(workers=1, threads=2, memory_limit=None, separate=False)
+CLUSTER = Resources(workers=20, threads=16, memory_limit=None, separate=True)
 DEFAULT_FEATURES = 489
 """Features of the default network, with position and constant."""
 

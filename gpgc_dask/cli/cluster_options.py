@@ -1,4 +1,4 @@
-"""Where a command runs: the options that say so, the same for every command that has them."""
+"""Options for where a command runs, the same for every command that has them."""
 
 from __future__ import annotations
 
@@ -11,93 +11,81 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from gpgc_dask.cli.options import check_choice, check_output
+from gpgc_dask.clusters.registry import CLUSTERS
 
 if TYPE_CHECKING:
-    from gpgc_dask.clusters.connect import TlsFiles
+    from gpgc_dask.clusters.tls import TlsFiles
 
 __all__ = ["on_cluster"]
 
 CLUSTER = "Where it runs"
 
+
+def _option(kind: Any, help_text: str, **settings: Any) -> Any:
+    """An option of this group; its default is None."""
+    return Annotated[kind, typer.Option(help=help_text, rich_help_panel=CLUSTER, **settings)]
+
+
 OPTIONS: dict[str, Any] = {
-    "workers": Annotated[
+    "workers": _option(int | None, "Number of workers: processes on this machine, or pods.", min=1),
+    "min_workers": _option(
         int | None,
-        typer.Option(min=1, help="Processes on this machine, or pods.", rich_help_panel=CLUSTER),
-    ],
-    "most_workers": Annotated[
+        "Let the number of workers follow the work, down to this many (1 by default).",
+        min=1,
+    ),
+    "max_workers": _option(
         int | None,
-        typer.Option(
-            min=1,
-            help="Let the number of workers follow the work, up to this many.",
-            rich_help_panel=CLUSTER,
-        ),
-    ],
-    "memory_limit": Annotated[
+        "Let the number of workers follow the work, up to this many (--workers by default).",
+        min=1,
+    ),
+    "memory_limit": _option(
+        str | None, "Memory per worker, such as 4GB; gpgc plan shows how much a fit needs."
+    ),
+    "cluster": _option(
         str | None,
-        typer.Option(
-            help="Memory of each worker, as 4GB; gpgc plan says how much it takes.",
-            rich_help_panel=CLUSTER,
-        ),
-    ],
-    "scheduler": Annotated[
+        f"Kind of cluster to start: {', '.join(CLUSTERS)}. Default: local.",
+        metavar="KIND",
+    ),
+    "image": _option(
+        str | None, "Container image of the pods, for --cluster kubernetes; see deploy/README.md."
+    ),
+    "scheduler": _option(
         str | None,
-        typer.Option(
-            help="A running Dask scheduler, as tcp://host:8786 or tls://host:8786.",
-            rich_help_panel=CLUSTER,
-        ),
-    ],
-    "kubernetes": Annotated[
+        "Address of a Dask scheduler that is running already, such as tcp://host:8786 or "
+        "tls://host:8786.",
+    ),
+    "tls_ca": _option(
+        str | None, "Certificate of the authority to trust: ca.pem, as gpgc certs makes it."
+    ),
+    "tls_cert": _option(
         str | None,
-        typer.Option(
-            metavar="IMAGE",
-            help="Start pods of this image with dask-kubernetes, see deploy/README.md.",
-            rich_help_panel=CLUSTER,
-        ),
-    ],
-    "tls_ca": Annotated[
+        "Certificate of this program: client.pem for tls://, worker.pem for --workers.",
+    ),
+    "tls_key": _option(str | None, "Private key of that certificate."),
+    "performance_report": _option(
         str | None,
-        typer.Option(
-            help="Certificate of who is trusted, as gpgc certs makes it: ca.pem.",
-            rich_help_panel=CLUSTER,
-        ),
-    ],
-    "tls_cert": Annotated[
-        str | None,
-        typer.Option(
-            help="Our own: client.pem for tls://, worker.pem for --workers.",
-            rich_help_panel=CLUSTER,
-        ),
-    ],
-    "tls_key": Annotated[
-        str | None, typer.Option(help="The key of that certificate.", rich_help_panel=CLUSTER)
-    ],
-    "performance_report": Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE.html",
-            help="Write what the workers did and when, as Dask's dashboard shows it, to a page.",
-            rich_help_panel=CLUSTER,
-        ),
-    ],
+        "Write a page that shows what the workers did and when, as Dask's dashboard does.",
+        metavar="FILE.html",
+    ),
 }
 
 
 def on_cluster(
     *, only: tuple[str, ...] = tuple(OPTIONS), always: bool = True
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options, in the place of its parameter ``client``.
+    """Give a command the options, in place of its parameter ``client``.
 
-    The command gets a context with a client there: of processes on this machine where nobody asked
-    for anything, or, unless ``always``, None.
+    The command receives a context that opens a client. Without any of these options it is one of
+    processes on this machine or, unless ``always``, None.
     """
 
     def with_options(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
-        def run(*arguments: Any, **given: Any) -> None:
-            where = {name: given.pop(name, None) for name in OPTIONS}
+        def run(*arguments: Any, **options: Any) -> None:
+            where = {name: options.pop(name, None) for name in OPTIONS}
             page = where.pop("performance_report")
             client = _client(always=always, **where)
-            command(*arguments, **given, client=_reported(client, page) if page else client)
+            command(*arguments, **options, client=_reporting(client, page) if page else client)
 
         hints = get_type_hints(command, include_extras=True)
         signature = inspect.signature(command)
@@ -121,56 +109,54 @@ def on_cluster(
 def _client(
     *,
     always: bool,
-    workers: int | None,
-    most_workers: int | None,
-    memory_limit: str | None,
+    cluster: str | None,
+    image: str | None,
     scheduler: str | None,
-    kubernetes: str | None,
     tls_ca: str | None,
     tls_cert: str | None,
     tls_key: str | None,
+    **size: Any,
 ) -> AbstractContextManager[Any] | None:
-    check_choice(scheduler=scheduler, kubernetes=kubernetes)
-    for name, value in (
-        ("workers", workers),
-        ("most_workers", most_workers),
-        ("memory_limit", memory_limit),
-    ):
+    """A context that opens a client; ``size``: the number of workers and their memory."""
+    for name, value in (*size.items(), ("cluster", cluster), ("image", image)):
         check_choice(**{name: value, "scheduler": scheduler})
-    if not (always or workers or most_workers or memory_limit or scheduler or kubernetes):
+    if cluster is not None and cluster not in CLUSTERS:
+        names = ", ".join(CLUSTERS)
+        raise typer.BadParameter(f"{cluster!r} is not one of {names}", param_hint="--cluster")
+    if not (always or cluster or scheduler or image or any(size.values())):
         return None
     from gpgc_dask.clusters.connect import connect
 
     return connect(
-        scheduler or ("kubernetes" if kubernetes else "local"),
-        workers=workers,
-        most_workers=most_workers,
-        memory_limit=memory_limit,
+        scheduler or cluster or "local",
+        **size,
         tls=_tls(tls_ca, tls_cert, tls_key),
-        kubernetes={"image": kubernetes},
+        settings={} if image is None else {"image": image},
     )
 
 
-def _reported(client: AbstractContextManager[Any] | None, page: str) -> AbstractContextManager[Any]:
-    """The client's context; when it ends, what happened on the cluster is written to ``page``."""
+def _reporting(
+    client: AbstractContextManager[Any] | None, page: str
+) -> AbstractContextManager[Any]:
+    """The client's context, at whose end Dask's performance report is written to ``page``."""
     if client is None:
         raise typer.BadParameter(
-            "--performance-report tells of a cluster, and without one this runs on threads of its "
-            "own: add --workers"
+            "--performance-report describes the work of a cluster, and without one this command "
+            "runs on threads of its own: add --workers"
         )
     check_output(page)
-    from gpgc_dask.clusters.connect import reported
+    from gpgc_dask.clusters.performance import with_performance_report
 
-    return reported(client, page)
+    return with_performance_report(client, page)
 
 
 def _tls(ca: str | None, cert: str | None, key: str | None) -> TlsFiles | None:
-    given = {"--tls-ca": ca, "--tls-cert": cert, "--tls-key": key}
-    missing = [name for name, value in given.items() if value is None]
+    files = {"--tls-ca": ca, "--tls-cert": cert, "--tls-key": key}
+    missing = [name for name, value in files.items() if value is None]
     if len(missing) == 3:
         return None
     if ca is None or cert is None or key is None:
-        raise typer.BadParameter(f"{' and '.join(missing)} missing: the three go together")
-    from gpgc_dask.clusters.connect import TlsFiles
+        raise typer.BadParameter(f"{' and '.join(missing)} missing: the three belong together")
+    from gpgc_dask.clusters.tls import TlsFiles
 
     return TlsFiles(ca, cert, key)

@@ -15,75 +15,147 @@ EXAMPLE = (
     "--model s3://horses/model.zarr --images 10000 --workers 4 -o horses/"
 )
 
-STATED, SECRETS = "What the fit is of", "Names of what is in the cluster"
+FIT, SIZE, NAMES = "The fit", "Size of the cluster", "Names of objects in the cluster"
 
 
 def deploy(
     *,
-    image: Annotated[str, typer.Option(help="With a tag or a digest.")],
+    image: Annotated[str, typer.Option(help="Container image, with a tag or a digest.")],
     data: Annotated[
         str | None,
-        typer.Option(help="The dataset, as s3://bucket/horses.zarr; without: a cluster, no fit."),
+        typer.Option(
+            help="URL of the dataset, such as s3://bucket/horses.zarr. Without it the manifests "
+            "describe a cluster and no fit.",
+            rich_help_panel=FIT,
+        ),
     ] = None,
     model: Annotated[
-        str | None, typer.Option(help="The model to make, as s3://bucket/model.zarr.")
+        str | None,
+        typer.Option(
+            help="URL of the model to make, such as s3://bucket/model.zarr.", rich_help_panel=FIT
+        ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="A folder to write to; default stdout.")
+        Path | None,
+        typer.Option("--out", "-o", help="Folder for the manifests. Default: print them."),
     ] = None,
-    name: Annotated[str, typer.Option(help="Of the DaskCluster, and before all else.")] = "gpgc",
-    namespace: Annotated[str, typer.Option(help="For all of it.")] = "gpgc",
+    name: Annotated[
+        str,
+        typer.Option(
+            help="Name of the DaskCluster; the names of the other objects begin with it.",
+            rich_help_panel=NAMES,
+        ),
+    ] = "gpgc",
+    namespace: Annotated[
+        str, typer.Option(help="Namespace of all objects.", rich_help_panel=NAMES)
+    ] = "gpgc",
     images: Annotated[
-        int | None, typer.Option(min=1, help="How many, to size by.", rich_help_panel=STATED)
+        int | None,
+        typer.Option(
+            min=1,
+            help="Number of images, from which the memory of the pods is computed.",
+            rich_help_panel=FIT,
+        ),
     ] = None,
     features: Annotated[
-        int, typer.Option(min=1, help="Numbers a superpixel.", rich_help_panel=STATED)
+        int,
+        typer.Option(min=1, help="With --images: features per superpixel.", rich_help_panel=FIT),
     ] = 489,
     plan: Annotated[
         Path | None,
-        typer.Option(help="Instead: what gpgc plan DATA --json printed.", rich_help_panel=STATED),
+        typer.Option(
+            help="Instead of --images: a file with the output of gpgc plan DATA --json.",
+            rich_help_panel=FIT,
+        ),
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Pods, at most.")] = 20,
-    memory: Annotated[
-        str | None, typer.Option(help="Of a worker, as 8GiB; default from the plan.")
-    ] = None,
+    workers: Annotated[
+        int, typer.Option(min=1, help="Number of workers (pods).", rich_help_panel=SIZE)
+    ] = 20,
     min_workers: Annotated[
         int | None,
-        typer.Option(min=1, help="Let an autoscaler go down to so many; default: fixed."),
+        typer.Option(
+            min=1,
+            help="Let the number of workers follow the work, down to this many (1 by default).",
+            rich_help_panel=SIZE,
+        ),
     ] = None,
-    threads: Annotated[int, typer.Option(min=1, help="Of a worker, a core each.")] = 16,
-    driver_threads: Annotated[int, typer.Option(min=1, help="Of the driver's algebra.")] = 4,
+    max_workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Let the number of workers follow the work, up to this many (--workers by "
+            "default).",
+            rich_help_panel=SIZE,
+        ),
+    ] = None,
+    memory_limit: Annotated[
+        str | None,
+        typer.Option(
+            help="Memory per worker, such as 8GiB. Default: what the plan of the fit needs.",
+            rich_help_panel=SIZE,
+        ),
+    ] = None,
+    threads: Annotated[
+        int, typer.Option(min=1, help="Threads per worker, one core each.", rich_help_panel=SIZE)
+    ] = 16,
+    driver_threads: Annotated[
+        int,
+        typer.Option(min=1, help="Threads of the driver's linear algebra.", rich_help_panel=SIZE),
+    ] = 4,
     idle_seconds: Annotated[
-        int, typer.Option(min=0, help="Remove the cluster after so long without work; 0: never.")
+        int,
+        typer.Option(
+            min=0,
+            help="Remove the cluster after this many seconds without work; 0 means never.",
+            rich_help_panel=SIZE,
+        ),
     ] = 3600,
     checkpoint: Annotated[
-        str | None, typer.Option(help="URL of the fit's state; default beside the model.")
+        str | None,
+        typer.Option(
+            help="URL at which an unfinished fit is kept. Default: next to the model.",
+            rich_help_panel=FIT,
+        ),
     ] = None,
     claim: Annotated[
-        str | None, typer.Option(help="Keep it on a volume of this name instead.")
+        str | None,
+        typer.Option(
+            help="Keep an unfinished fit on the volume claim of this name instead.",
+            rich_help_panel=FIT,
+        ),
     ] = None,
-    tls: Annotated[bool, typer.Option(help="Encrypt, and admit certificates only.")] = True,
+    tls: Annotated[
+        bool, typer.Option(help="Encrypt all connections, and accept only known certificates.")
+    ] = True,
     tls_secret: Annotated[
-        str, typer.Option(help="With the files of gpgc certs.", rich_help_panel=SECRETS)
+        str, typer.Option(help="Secret with the files of gpgc certs.", rich_help_panel=NAMES)
     ] = "gpgc-tls",
     store_secret: Annotated[
         str,
         typer.Option(
-            help="With the store's environment variables; '' for none.", rich_help_panel=SECRETS
+            help="Secret with the environment variables of the object store; '' for none.",
+            rich_help_panel=NAMES,
         ),
     ] = "gpgc-store",
     service_account: Annotated[
         str | None,
-        typer.Option(help="That has an identity at the store.", rich_help_panel=SECRETS),
+        typer.Option(
+            help="Service account that has an identity at the object store.", rich_help_panel=NAMES
+        ),
     ] = None,
     pull_secret: Annotated[
-        str | None, typer.Option(help="To fetch the image with.", rich_help_panel=SECRETS)
+        str | None,
+        typer.Option(help="Secret with which the image is pulled.", rich_help_panel=NAMES),
     ] = None,
     operator_namespace: Annotated[
-        str, typer.Option(help="Where the Dask operator runs.", rich_help_panel=SECRETS)
+        str, typer.Option(help="Namespace of the Dask operator.", rich_help_panel=NAMES)
     ] = "dask-operator",
 ) -> None:
-    """Write the Kubernetes manifests of a fit: Dask cluster, job, network policies, budgets."""
+    """Write the Kubernetes manifests of a Dask cluster and, with --data and --model, of a fit.
+
+    The manifests also contain network policies and disruption budgets. Apply them with kubectl
+    apply -f; deploy/README.md describes the steps.
+    """
     from gpgc_dask.clusters.kubernetes.settings import Settings
     from gpgc_dask.clusters.kubernetes.sizes import shape_of
     from gpgc_dask.clusters.kubernetes.writing import to_yaml, write
@@ -93,13 +165,14 @@ def deploy(
         data=data,
         model=model,
         shape=shape_of(images, features, plan),
-        memory=memory,
+        memory_limit=memory_limit,
         name=name,
         namespace=namespace,
         checkpoint=checkpoint,
         claim=claim,
         workers=workers,
         min_workers=min_workers,
+        max_workers=max_workers,
         threads=threads,
         driver_threads=driver_threads,
         idle_seconds=idle_seconds,

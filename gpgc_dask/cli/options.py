@@ -48,7 +48,7 @@ Overwrite = Annotated[
 ]
 Workers = Annotated[
     int | None,
-    typer.Option(min=1, help="Processes on this machine.", rich_help_panel=RUNNING),
+    typer.Option(min=1, help="Number of workers.", rich_help_panel=RUNNING),
 ]
 
 Foreground = Annotated[

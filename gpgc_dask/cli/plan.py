@@ -19,7 +19,7 @@ __all__ = ["EXAMPLE", "plan"]
 
 EXAMPLE = (
     "Examples:\n\ngpgc plan horses.zarr --calibrate\n\n"
-    "gpgc plan horses.zarr --workers 20 --threads 16 --memory 64GB\n\n"
+    "gpgc plan horses.zarr --workers 20 --threads 16 --memory-limit 64GB\n\n"
     "gpgc plan --images 10000 --features 489"
 )
 
@@ -47,10 +47,10 @@ def plan(
     ] = False,
     workers: Workers = None,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="Of each worker.", rich_help_panel=RUNNING)
+        int | None, typer.Option(min=1, help="Threads per worker.", rich_help_panel=RUNNING)
     ] = None,
-    memory: Annotated[
-        str | None, typer.Option(help="Of each worker, as 4GB.", rich_help_panel=RUNNING)
+    memory_limit: Annotated[
+        str | None, typer.Option(help="Memory per worker, such as 4GB.", rich_help_panel=RUNNING)
     ] = None,
     json: Json = False,
 ) -> None:
@@ -58,7 +58,7 @@ def plan(
 
     For this machine, or for any number of workers that are as fast as it is.
     """
-    options = {"workers": workers, "threads": threads, "memory": memory}
+    options = {"workers": workers, "threads": threads, "memory_limit": memory_limit}
     if data is None and images is not None:
         if method is MethodName.SVM:
             raise typer.BadParameter("for the SVM name a dataset: --images is for GPs")

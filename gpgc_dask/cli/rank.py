@@ -25,7 +25,7 @@ RANK_EXAMPLE = (
 SELECT_EXAMPLE = (
     "Examples:\n\n"
     "gpgc select model.zarr --top 25% -o keep.txt\n\n"
-    "gpgc select model.zarr --threshold 0.7 --folder clean/\n\n"
+    "gpgc select model.zarr --min-score 0.7 --folder clean/\n\n"
     "gpgc select model.zarr --top 90% --rest -o look-again.txt"
 )
 
@@ -111,8 +111,9 @@ def select(
     top: Annotated[
         str | None, typer.Option(help="The most reliable: a share as 25%, or a number as 500.")
     ] = None,
-    threshold: Annotated[
-        float | None, typer.Option(help="All with at least this agreement (or confidence).")
+    min_score: Annotated[
+        float | None,
+        typer.Option(help="All images with at least this agreement (or confidence, see --by)."),
     ] = None,
     by: ByOption = By.AGREEMENT,
     rest: Annotated[
@@ -136,9 +137,9 @@ def select(
 
     Prints their names, or writes them to a file, a folder or a COCO file.
     """
-    check_choice(top=top, threshold=threshold is not None)
-    if top is None and threshold is None:
-        raise typer.BadParameter("say how many: --top 25%, --top 500 or --threshold 0.7")
+    check_choice(top=top, min_score=min_score is not None)
+    if top is None and min_score is None:
+        raise typer.BadParameter("say how many: --top 25%, --top 500 or --min-score 0.7")
     if copy and folder is None:
         raise typer.BadParameter("--copy belongs to --folder")
     check_output(out, coco, folder=folder)
@@ -150,7 +151,7 @@ def select(
 
     fitted = load(model)
     ranking = rank(reviewed(fitted, model), by.value)
-    chosen = kept(ranking, top=top, threshold=threshold, by=by.value)
+    chosen = kept(ranking, top=top, min_score=min_score, by=by.value)
     if rest:
         chosen = ranking[~ranking["image"].isin(chosen["image"])]
     names = chosen["image"].tolist()

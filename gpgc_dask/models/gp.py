@@ -193,16 +193,16 @@ class _LinearGP(DatasetModel):
         groups: Any = None,
         workers: int | None = None,
         threads: int | None = None,
-        memory: int | str | None = None,
+        memory_limit: int | str | None = None,
         n_classes: int = 2,
         calibrate: bool = False,
     ) -> Plan:
         """Memory, reads, arithmetic, traffic and time of a fit on X, before anything runs.
 
-        ``workers`` are processes of so many ``threads`` with ``memory`` bytes each ("4GB" will
-        do); by default those of the active Dask cluster, or this machine. ``calibrate`` spends
-        some seconds on running the parts of a fit and reading a few blocks of X: without it one
-        small product is timed and the rest guessed.
+        ``workers`` are processes of so many ``threads`` with ``memory_limit`` bytes each, or text
+        such as "4GB"; by default those of the active Dask cluster, or this machine. ``calibrate``
+        spends some seconds on running the parts of a fit and reading a few blocks of X: without it
+        one small product is timed and the rest guessed.
         """
         if groups is None and is_dataset(X):
             groups = training_arrays(X).groups
@@ -221,7 +221,7 @@ class _LinearGP(DatasetModel):
             shape,
             estimate_redundancy=self.redundancy == "auto",
             separable=self._noise_model != "homoscedastic",
-            resources=Resources.detect(is_dask(X), workers, memory, threads),
+            resources=Resources.detect(is_dask(X), workers, memory_limit, threads),
             machine=machine,
         )
 

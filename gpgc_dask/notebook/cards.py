@@ -201,7 +201,7 @@ def _pictures(model: Any, names: list[str]) -> dict[str, str]:
 
 def plan_card(plan: Plan) -> str:
     """Time, memory and reads of a fit that has not begun."""
-    memory = plan.resources.memory
+    memory = plan.resources.memory_limit
     share = None if memory is None else min(plan.worker_bytes / memory, 1.0)
     return _render(
         "plan",

@@ -86,7 +86,7 @@ def process_bytes(shape: Shape, resources: Resources, *, estimate_redundancy: bo
 
 def check_memory(shape: Shape, resources: Resources, *, estimate_redundancy: bool) -> None:
     """Raise a NotEnoughMemoryError if a fit needs more memory than a worker has."""
-    limit = resources.memory
+    limit = resources.memory_limit
     needed = process_bytes(shape, resources, estimate_redundancy=estimate_redundancy)
     if limit is None or needed <= USABLE_SHARE * limit:
         return

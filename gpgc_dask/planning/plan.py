@@ -64,14 +64,14 @@ class Plan:
     @property
     def fits(self) -> bool:
         """Whether the memory of a worker is enough, as far as it is known."""
-        memory = self.resources.memory
+        memory = self.resources.memory_limit
         return memory is None or self.worker_bytes <= USABLE_SHARE * memory
 
     @property
     def facts(self) -> list[tuple[str, str]]:
         """(name, value) pairs as text, for display."""
         s, r = self.shape, self.resources
-        memory = "unknown" if r.memory is None else bytes_text(r.memory)
+        memory = "unknown" if r.memory_limit is None else bytes_text(r.memory_limit)
         verdict = "fits" if self.fits else "DOES NOT FIT"
         speed = self.machine.products_per_second / 1e9
         return [
@@ -142,7 +142,7 @@ def plan(
     ...     Shape.from_images(111_668, features=489),
     ...     estimate_redundancy=True,
     ...     separable=True,
-    ...     resources=Resources.detect(is_dask=True, workers=4, memory="8GB"),
+    ...     resources=Resources.detect(is_dask=True, workers=4, memory_limit="8GB"),
     ... )
     >>> cost.fits, round(cost.reads)
     (True, 4)

@@ -22,7 +22,7 @@ class Resources:
         Number of worker processes.
     threads : int
         Threads per worker.
-    memory : int or None
+    memory_limit : int or None
         Bytes of memory per worker. None: unknown.
     separate : bool
         Whether the workers are other processes than the driver.
@@ -30,7 +30,7 @@ class Resources:
 
     workers: int
     threads: int
-    memory: int | None
+    memory_limit: int | None
     separate: bool
 
     @classmethod
@@ -38,7 +38,7 @@ class Resources:
         cls,
         is_dask: bool,
         workers: int | None = None,
-        memory: int | str | None = None,
+        memory_limit: int | str | None = None,
         threads: int | None = None,
     ) -> Resources:
         """Resources of the active Dask cluster or of this machine; arguments take precedence.
@@ -49,7 +49,7 @@ class Resources:
             Whether X is a dask array. Anything else is computed by this process.
         workers : int, optional
             Number of worker processes.
-        memory : int or str, optional
+        memory_limit : int or str, optional
             Memory per worker: bytes, or text such as "4GB".
         threads : int, optional
             Threads per worker.
@@ -69,8 +69,8 @@ class Resources:
             n_bytes = None if n_bytes is None else n_bytes // workers
         if workers is not None:
             n_workers, separate = workers, True
-        if memory is not None:
-            n_bytes = _parse_memory(memory)
+        if memory_limit is not None:
+            n_bytes = _parse_memory(memory_limit)
         if not is_dask:
             n_workers, separate = 1, False
         return cls(n_workers, threads or n_threads, n_bytes, separate)
@@ -82,5 +82,5 @@ def _parse_memory(memory: int | str) -> int:
     except ValueError:
         n_bytes = 0
     if n_bytes <= 0:
-        raise InputError(f'memory must be bytes or text such as "4GB", got {memory!r}')
+        raise InputError(f'memory_limit must be bytes or text such as "4GB", got {memory!r}')
     return n_bytes

@@ -40,12 +40,12 @@ def kept(
     ranking: pd.DataFrame,
     *,
     top: int | str | None = None,
-    threshold: float | None = None,
+    min_score: float | None = None,
     by: By = "agreement",
 ) -> pd.DataFrame:
     """The most reliable images of a ranking, best first.
 
-    top : how many, or a share such as "25%";  threshold : at least this agreement (or confidence)
+    top : how many, or a share such as "25%";  min_score : at least this agreement (or confidence)
 
     Examples
     --------
@@ -55,13 +55,13 @@ def kept(
     >>> len(kept(rank(load("model.zarr").review_), top="25%"))
     3
     """
-    if (top is None) == (threshold is None):
-        raise InputError("say how many to keep: one of top (--top 25%) and threshold (--threshold)")
+    if (top is None) == (min_score is None):
+        raise InputError("say how many to keep: one of top (--top 25%) and min_score (--min-score)")
     best = ranking.iloc[::-1]
-    if threshold is not None and not math.isfinite(threshold):
-        raise InputError(f"threshold must be a number such as 0.7, got {threshold}")
-    if threshold is not None:
-        return best[best[by].to_numpy() >= threshold]
+    if min_score is not None and not math.isfinite(min_score):
+        raise InputError(f"min_score must be a number such as 0.7, got {min_score}")
+    if min_score is not None:
+        return best[best[by].to_numpy() >= min_score]
     return best.head(count_of(top, len(ranking)))
 
 

@@ -133,7 +133,7 @@ def test_an_existing_dataset_is_refused(run, folders, tmp_path):
 
 
 def test_no_scheduler_there(run, folders, tmp_path, monkeypatch):
-    monkeypatch.setattr("gpgc_dask.clusters.connect.CONNECT_SECONDS", 1)
+    monkeypatch.setattr("gpgc_dask.clusters.remote.CONNECT_SECONDS", 1)
     given = [*folders, "-o", tmp_path / "data.zarr", *QUICK, "--scheduler", "tcp://127.0.0.1:9"]
     code, _, err = run("ingest", *given)
     assert code == 1

@@ -72,8 +72,8 @@ WRONG = {
         [MISSING],
         [TEXT],
         ["model.zarr"],
-        ["data.zarr", "--memory", "much"],
-        ["data.zarr", "--memory", "-4GB"],
+        ["data.zarr", "--memory-limit", "much"],
+        ["data.zarr", "--memory-limit", "-4GB"],
         ["data.zarr", "--redundancy", "-1"],
         ["data.zarr", "--workers", "0"],
     ],
@@ -107,9 +107,9 @@ WRONG = {
         ["data.zarr", "--top", "3"],
         ["arrays.zarr", "--top", "3"],
         ["model.zarr"],
-        ["model.zarr", "--top", "3", "--threshold", "0.5"],
+        ["model.zarr", "--top", "3", "--min-score", "0.5"],
         ["model.zarr", "--top", "0%"],
-        ["model.zarr", "--threshold", "nan"],
+        ["model.zarr", "--min-score", "nan"],
         ["model.zarr", "--top", "3", "-o", "s3://bucket/keep.txt"],
         ["model.zarr", "--top", "many"],
         ["model.zarr", "--top", "3", "-o", BELOW_A_FILE],
@@ -182,7 +182,7 @@ WRONG = {
     ],
 )
 def test_one_line_and_nothing_lost(run, place, command, arguments, monkeypatch):
-    monkeypatch.setattr("gpgc_dask.clusters.connect.CONNECT_SECONDS", 1)
+    monkeypatch.setattr("gpgc_dask.clusters.remote.CONNECT_SECONDS", 1)
     before = tree_bytes(place)
     code, out, err = run(command, *arguments)
     assert code in (1, 2), err

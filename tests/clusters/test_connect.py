@@ -12,8 +12,9 @@ import time
 import pytest
 from distributed import Client, LocalCluster
 
-from gpgc_dask.clusters import connect as cluster
-from gpgc_dask.clusters.connect import connect, reported
+from gpgc_dask.clusters import remote
+from gpgc_dask.clusters.connect import connect
+from gpgc_dask.clusters.performance import with_performance_report
 
 
 def test_processes_of_our_own():
@@ -32,7 +33,7 @@ def slowly(number):
 
 
 def test_as_many_workers_as_there_is_work():
-    with connect("local", workers=1, most_workers=2) as client:
+    with connect("local", workers=1, max_workers=2) as client:
         client.wait_for_workers(1, timeout=30)
         futures = client.map(slowly, range(200))
         client.wait_for_workers(2, timeout=30)
@@ -45,7 +46,7 @@ def test_a_running_scheduler(client):
 
 
 def test_nobody_there(monkeypatch):
-    monkeypatch.setattr(cluster, "CONNECT_SECONDS", 1)
+    monkeypatch.setattr(remote, "CONNECT_SECONDS", 1)
     with (
         pytest.raises(ConnectionError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"),
         connect("tcp://127.0.0.1:9"),
@@ -87,15 +88,16 @@ def test_options_that_exclude_each_other(run, reference, tmp_path):
     model = tmp_path / "m.zarr"
     code, _, err = run("fit", reference, "-o", model, "--workers", 2, "--scheduler", "tcp://a:1")
     assert (code, "--workers and --scheduler exclude each other" in err) == (2, True)
-    code, _, err = run("fit", reference, "-o", model, "--kubernetes", "x", "--scheduler", "tcp://a")
-    assert (code, "--scheduler and --kubernetes exclude each other" in err) == (2, True)
+    for option, value in (("--cluster", "kubernetes"), ("--image", "x"), ("--max-workers", 3)):
+        code, _, err = run("fit", reference, "-o", model, option, value, "--scheduler", "tcp://a")
+        assert (code, f"{option} and --scheduler exclude each other" in err) == (2, True)
 
 
 @pytest.mark.parametrize("command", ["ingest", "fit", "compare"])
 def test_every_long_command_looks_for_its_cluster(
     run, folders, reference, tmp_path, monkeypatch, command
 ):
-    monkeypatch.setattr(cluster, "CONNECT_SECONDS", 1)
+    monkeypatch.setattr(remote, "CONNECT_SECONDS", 1)
     out = ("-o", tmp_path / "out.zarr")
     given = {
         "ingest": (*folders, *out, "--backbone", "colour"),
@@ -167,6 +169,6 @@ def test_what_goes_wrong_is_told_though_there_is_no_report(tmp_path, monkeypatch
     monkeypatch.setattr("distributed.performance_report.__exit__", fail)
     with (
         pytest.raises(ValueError, match="what went wrong"),
-        reported(connect("local", workers=1), str(tmp_path / "page.html")),
+        with_performance_report(connect("local", workers=1), str(tmp_path / "page.html")),
     ):
         raise ValueError("what went wrong")

@@ -29,11 +29,13 @@ from moto.server import ThreadedMotoServer
 from typer.testing import CliRunner
 
 from gpgc_dask.cli import app
-from gpgc_dask.clusters.connect import TlsFiles, connect
+from gpgc_dask.clusters.connect import connect
 from gpgc_dask.clusters.kubernetes import Settings, kube_cluster, manifests
 from gpgc_dask.clusters.kubernetes.pods import USER_ID
 from gpgc_dask.clusters.kubernetes.waiting import wait_for_scheduler, wait_for_workers
 from gpgc_dask.clusters.kubernetes.writing import to_yaml
+from gpgc_dask.clusters.tls import TlsFiles
+from gpgc_dask.core.errors import ClusterError
 from gpgc_dask.planning.memory import USABLE_SHARE, worker_bytes
 from gpgc_dask.planning.shape import Shape
 from tests.support.kubernetes_api import serving
@@ -52,6 +54,7 @@ SETTINGS = Settings(
 VARIANTS = {
     "default": SETTINGS,
     "autoscaler": replace(SETTINGS, min_workers=2),
+    "growing": replace(SETTINGS, workers=2, max_workers=40),
     "volume": replace(SETTINGS, claim="states"),
     "bucket": replace(SETTINGS, checkpoint="s3://states/horses.npz"),
     "plain": replace(SETTINGS, tls_secret=None, store_secret=None),
@@ -103,7 +106,7 @@ def test_manifests_are_valid(settings):
         check(manifest)
     kinds = {manifest["kind"] for manifest in found}
     assert kinds >= {"Namespace", "NetworkPolicy", "PodDisruptionBudget", "DaskCluster"}
-    assert ("DaskAutoscaler" in kinds) == (settings.min_workers is not None)
+    assert ("DaskAutoscaler" in kinds) == (settings.worker_bounds is not None)
     assert ("PersistentVolumeClaim" in kinds) == (settings.claim is not None)
     assert ("Job" in kinds) == (settings.data is not None)
     assert list(yaml.safe_load_all(to_yaml(settings))) == found
@@ -268,7 +271,7 @@ def test_workers_have_the_memory_of_the_plan():
         assert limit < 2 * needed + (1 << 30)
         assert parse_bytes(worker["resources"]["requests"]["memory"] + "B") > limit
         assert worker["resources"]["requests"]["cpu"] == str(threads)
-    given = replace(SETTINGS, memory="3GiB")
+    given = replace(SETTINGS, memory_limit="3GiB")
     assert "3072MiB" in containers(given)["worker"]["args"]
     assert limit < parse_bytes("8192MiB")  # what there is without a shape holds the paper's fits
     assert "8192MiB" in containers(VARIANTS["no fit"])["worker"]["args"]
@@ -318,19 +321,20 @@ def test_the_fit_is_called_rightly():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"image": "gpgc_dask"}, "not pinned: name a version, as gpgc_dask:1.0"),
+        ({"image": "gpgc_dask"}, "not pinned: name a version, such as gpgc_dask:1.0"),
         ({"image": "host:5000/gpgc_dask:latest"}, "not pinned"),
-        ({"name": "Horses"}, "name must be small letters"),
-        ({"namespace": "n" * 50}, "namespace must be"),
-        ({"data": "/data/horses.zarr"}, "data must be a URL that all pods see"),
+        ({"name": "Horses"}, "name must consist of at most 40 lower-case letters"),
+        ({"namespace": "n" * 50}, "namespace must consist of"),
+        ({"data": "/data/horses.zarr"}, "data must be a URL that all pods can reach"),
         ({"model": "s3://key:word@horses/model.zarr"}, "credentials in its URL"),
         ({"model": None}, "give both"),
         ({"shape": None}, "shape must be given"),
         ({"checkpoint": "s3://a/b", "claim": "c"}, "choose one"),
         ({"workers": 0}, "workers must be 1 or more"),
         ({"min_workers": 21}, "from 1 to the 20 workers"),
+        ({"max_workers": 19}, "at least the 20 workers"),
         ({"idle_seconds": -1}, "idle_seconds must be 0"),
-        ({"memory": "much"}, "much"),
+        ({"memory_limit": "much"}, "'much' is no amount of memory"),
     ],
 )
 def test_wrong_settings_are_refused(wrong, message):
@@ -400,7 +404,7 @@ def test_a_plan_sizes_as_the_images_do(tmp_path):
     plan.write_text("{}")
     wrong = call(*common, "--plan", plan)
     assert wrong.exit_code == 1
-    assert "is not what gpgc plan DATA --json prints" in wrong.output
+    assert "is not the output of gpgc plan DATA --json" in wrong.output
     both = call(*common, "--plan", plan, "--images", 3)
     assert "choose one" in both.output
 
@@ -541,7 +545,7 @@ def test_the_jobs_command_fits_in_a_bucket(certificates, bucket):
 def test_waiting_says_what_is_missing():
     (port,) = free_ports(1)
     began = time.monotonic()
-    with pytest.raises(ConnectionError, match=r"no Dask scheduler answers at .*: see whether"):
+    with pytest.raises(ConnectionError, match=r"no Dask scheduler answers at .*: check whether"):
         wait_for_scheduler(f"tcp://127.0.0.1:{port}", answer_seconds=1)
     assert time.monotonic() - began < 20
 
@@ -555,13 +559,15 @@ def test_a_fit_begins_with_the_workers_that_came(client):
 def test_a_scheduler_without_workers_is_told():
     with (
         Client(processes=False, n_workers=0, dashboard_address=":0") as alone,
-        pytest.raises(ConnectionError, match=r"has no worker after .*: see why their pods wait"),
+        pytest.raises(
+            ConnectionError, match=r"has no worker after .*: find out why their pods wait"
+        ),
     ):
         wait_for_workers(alone, 1, seconds=0.5)
 
 
 def test_pods_from_python_need_certificates_and_dask_kubernetes(monkeypatch):
-    with pytest.raises(ValueError, match=r"wants certificates.*or give up encryption"):
+    with pytest.raises(ValueError, match=r"needs certificates.*or turn encryption off"):
         kube_cluster(SETTINGS)
     monkeypatch.setitem(sys.modules, "dask_kubernetes.operator", None)
     with pytest.raises(ImportError, match=re.escape("pip install 'gpgc_dask[kubernetes]'")):
@@ -598,7 +604,7 @@ def test_pods_from_python_do_not_wait_for_the_phase(api, certificates, tls):
 
 
 def test_connect_to_pods(api, certificates):
-    """As --kubernetes IMAGE --workers 1 --memory-limit 3GB --tls-ca … would."""
+    """As --cluster kubernetes --image IMAGE --workers 1 --memory-limit 3GB --tls-ca … would."""
     settings = replace(SETTINGS, workers=1)
     api.ports = comm, dashboard = free_ports(2)
     names = ("ca.pem", "client.pem", "client-key.pem")
@@ -607,7 +613,7 @@ def test_connect_to_pods(api, certificates):
     with processes() as start:
         for name in ("scheduler", "worker"):
             start(*local(settings, name, comm, dashboard, certificates))
-        pods = connect("kubernetes", workers=1, memory_limit="3GB", tls=tls, kubernetes=image)
+        pods = connect("kubernetes", workers=1, memory_limit="3GB", tls=tls, settings=image)
         with pods as client:
             assert client.scheduler.address == f"tls://127.0.0.1:{comm}"
             assert client.submit(sum, [1, 2]).result(timeout=30) == 3
@@ -615,7 +621,7 @@ def test_connect_to_pods(api, certificates):
             assert worker["replicas"] == 1
             assert worker["spec"]["containers"][0]["image"] == settings.image
         assert api.cluster is None
-    with pytest.raises(ValueError, match="--memory-limit"), connect("kubernetes", kubernetes=image):
+    with pytest.raises(ValueError, match="--memory-limit"), connect("kubernetes", settings=image):
         pass
 
 
@@ -623,7 +629,7 @@ def test_pods_from_python_without_an_operator(api, monkeypatch):
     monkeypatch.setattr("gpgc_dask.clusters.kubernetes.kube.OPERATOR_SECONDS", 0.5)
     api.ports = None
     made = len(api.created)
-    with pytest.raises(TimeoutError, match="see whether the Dask operator runs"):
+    with pytest.raises(ClusterError, match="check whether the Dask operator runs"):
         kube_cluster(PLAIN)
     assert len(api.created) == made + 1
     assert api.cluster is None

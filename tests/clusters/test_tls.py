@@ -12,7 +12,7 @@ import dask
 import pytest
 from distributed import Client, Security
 
-from gpgc_dask.clusters import connect as cluster
+from gpgc_dask.clusters import remote
 from gpgc_dask.clusters.certificates import make_certificates
 from gpgc_dask.clusters.connect import connect
 from tests.support.processes import Processes, tls_files
@@ -26,7 +26,7 @@ def encrypted(tmp_path_factory):
 
 @pytest.fixture
 def impatient(monkeypatch):
-    monkeypatch.setattr(cluster, "CONNECT_SECONDS", 2)
+    monkeypatch.setattr(remote, "CONNECT_SECONDS", 2)
 
 
 def test_holders_of_a_certificate_take_part(encrypted):
@@ -46,7 +46,7 @@ def test_the_configuration_names_certificates_too(encrypted):
 
 def test_without_certificates(encrypted):
     with (
-        pytest.raises(ValueError, match=r"wants certificates: .*--tls-ca.* gpgc certs DIR"),
+        pytest.raises(ValueError, match=r"needs certificates: .*--tls-ca.* gpgc certs DIR"),
         connect(encrypted.address),
     ):
         pass

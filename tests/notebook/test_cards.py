@@ -176,7 +176,7 @@ def test_a_plan(dataset):
     page = Page(plan._repr_html_())
     for name, told in plan.facts[1:]:
         assert name == "memory per worker" or {name, told} <= set(page.texts)
-    small = GPGC().plan(dataset, workers=2, memory="10MB")
+    small = GPGC().plan(dataset, workers=2, memory_limit="10MB")
     assert any("DOES NOT FIT" in text for text in Page(small._repr_html_()).texts)
 
 

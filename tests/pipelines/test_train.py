@@ -196,7 +196,7 @@ def test_plan(run, reference):
     code, out, _ = run("plan", reference)
     assert code == 0
     assert "memory per worker" in out
-    code, out, _ = run("plan", reference, "--json", "--workers", 20, "--memory", "1GB")
+    code, out, _ = run("plan", reference, "--json", "--workers", 20, "--memory-limit", "1GB")
     found = json.loads(out)
     assert found["resources"]["workers"] == 20
     assert found["fits"]

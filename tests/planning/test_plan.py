@@ -65,7 +65,7 @@ def test_shortcuts_show_in_the_reads():
 def test_plan_as_text():
     data = classification(1000, 20, 30)
     X = da.from_array(data.X, chunks=(200, -1))
-    found = GPGC().plan(X, groups=data.groups, workers=4, memory="1GB")
+    found = GPGC().plan(X, groups=data.groups, workers=4, memory_limit="1GB")
     text = str(found)
     assert found.fits
     for word in ("1,000 rows", "30 groups", "reads of X", "memory per worker", "4 worker(s)"):
@@ -90,7 +90,7 @@ def test_resources_of_a_cluster(client):
     found = Resources.detect(is_dask=True)
     assert found.workers == 2
     assert found.threads == 1
-    assert found.memory == 2_000_000_000
+    assert found.memory_limit == 2_000_000_000
     assert found.separate
 
 
@@ -98,8 +98,8 @@ def test_invalid_resources_raise():
     X = np.ones((10, 3))
     with pytest.raises(ValueError, match="workers must be 1 or more"):
         GPGC().plan(X, workers=0)
-    with pytest.raises(ValueError, match="memory must be bytes"):
-        GPGC().plan(X, memory="lots")
+    with pytest.raises(ValueError, match="memory_limit must be bytes"):
+        GPGC().plan(X, memory_limit="lots")
 
 
 def test_measured_machine():

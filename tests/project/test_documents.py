@@ -18,6 +18,7 @@ import s3fs
 from distributed import LocalCluster
 
 from gpgc_dask.cli import main
+from gpgc_dask.clusters.registry import CLUSTERS
 from gpgc_dask.pipelines.ingest import ingest
 from gpgc_dask.pipelines.train import train
 from tests.support.object_store import object_store
@@ -37,7 +38,7 @@ BLOCK = re.compile(r"^ *```(\w+|{code-block} \w+)\n(.*?)^ *```$", flags=re.DOTAL
 ELSEWHERE = ("python3 -m venv", "gpgc demo", "gpgc compare horses.zarr --test test.zarr -o tables/")
 """Run by .ci/run and by tests/cli/test_help.py, which has smaller datasets for the last one."""
 
-NOT_HERE = ("//host", "--kubernetes")
+NOT_HERE = ("//host", "--cluster kubernetes")
 """Clusters that are not there: such a command is spelt rightly if it gets as far as to look."""
 
 MOST_NOT_RUN = 8
@@ -96,13 +97,15 @@ def near(monkeypatch):
     there after a second either.
     """
 
-    def local(workers, memory_limit, tls):
+    def local(request):
         return LocalCluster(
             n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
         )
 
-    monkeypatch.setattr("gpgc_dask.clusters.connect._local", local)
-    monkeypatch.setattr("gpgc_dask.clusters.connect.CONNECT_SECONDS", 1)
+    monkeypatch.setattr("gpgc_dask.clusters.remote.CONNECT_SECONDS", 1)
+    CLUSTERS.add("local", local)
+    yield
+    CLUSTERS.remove("local")
 
 
 @pytest.fixture

@@ -113,11 +113,11 @@ def test_the_best_are_kept(table, top, count):
     assert kept(ranking, top=top)["image"].tolist() == ranking["image"].tolist()[::-1][:count]
 
 
-def test_kept_by_threshold(table):
+def test_kept_by_score(table):
     ranking = rank(table)
-    found = kept(ranking, threshold=0.5)
+    found = kept(ranking, min_score=0.5)
     assert {*found["image"]} == {*table["image"][table["agreement"] >= 0.5]}
-    assert len(kept(ranking, threshold=0.0)) == 14  # the unknown one is not at least anything
+    assert len(kept(ranking, min_score=0.0)) == 14  # the unknown one is not at least anything
 
 
 @pytest.mark.parametrize("top", ["0%", "101%", "-3", "0", "some", "%", "2.5"])
@@ -127,7 +127,7 @@ def test_odd_shares(table, top):
 
 
 def test_ways_to_select_exclude_each_other(table):
-    for given in ({}, {"top": 3, "threshold": 0.5}):
+    for given in ({}, {"top": 3, "min_score": 0.5}):
         with pytest.raises(ValueError, match="one of top"):
             kept(rank(table), **given)
 

@@ -15,7 +15,8 @@ import psutil
 from distributed import Client
 
 from gpgc_dask.clusters.certificates import make_certificates
-from gpgc_dask.clusters.connect import TlsFiles, connect
+from gpgc_dask.clusters.connect import connect
+from gpgc_dask.clusters.tls import TlsFiles
 
 QUICK = {
     "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "4s",

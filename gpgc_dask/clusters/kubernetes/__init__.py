@@ -1,4 +1,4 @@
-"""A fit on Kubernetes: manifests from one set of settings, or the same cluster from Python."""
+"""Fits on Kubernetes: manifests from one set of settings, or the same cluster from Python."""
 
 from __future__ import annotations
 

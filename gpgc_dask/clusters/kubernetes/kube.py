@@ -1,4 +1,4 @@
-"""The same Dask cluster from Python, by dask-kubernetes."""
+"""A Dask cluster of pods from Python, by dask-kubernetes."""
 
 from __future__ import annotations
 
@@ -10,31 +10,62 @@ from distributed import Client, Security, rpc
 from gpgc_dask.clusters.kubernetes.manifests import dask_cluster
 from gpgc_dask.clusters.kubernetes.settings import Settings
 from gpgc_dask.clusters.kubernetes.waiting import wait_for_workers
-from gpgc_dask.core.errors import InputError, MissingDependencyError
+from gpgc_dask.clusters.request import ClusterRequest
+from gpgc_dask.core.errors import ClusterError, InputError, MissingDependencyError
 
-__all__ = ["kube_cluster"]
+__all__ = ["kube_cluster", "start_pods"]
 
 OPERATOR_SECONDS = 60
-"""How long the operator may take to make the scheduler's service."""
+"""Seconds within which the operator must make the scheduler's service."""
+
+
+def start_pods(request: ClusterRequest) -> Any:
+    """Start pods; the Dask operator must run in the Kubernetes cluster."""
+    if request.memory_limit is None:
+        raise InputError(
+            "the memory per pod is not known: give it with --memory-limit (memory_limit); gpgc "
+            "plan shows how much a fit needs"
+        )
+    given = dict(request.settings)
+    if not given.get("image"):
+        raise InputError("the image of the pods is not known: give it with --image (settings)")
+    workers = request.start_count(int(given.pop("workers", Settings.workers)))
+    settings = Settings(workers=workers, memory_limit=request.memory_limit, **given)
+    cluster = kube_cluster(settings, None if request.tls is None else request.tls.security())
+    if request.is_adaptive:
+        low, high = request.bounds(Settings.workers)
+        cluster.adapt(minimum=low, maximum=high)
+    return cluster
 
 
 def kube_cluster(settings: Settings, security: Security | None = None) -> Any:
-    """A ``dask_kubernetes.operator.KubeCluster`` of the pods that the manifests describe.
+    """Start the pods that the manifests describe, and return them as a Dask cluster.
 
-    The operator must run in the Kubernetes cluster that the usual configuration (``KUBECONFIG``, or
-    the pod's service account) leads to, and the namespace and the Secrets that the settings name
-    must be there. Returns when the workers are there, or after ten minutes if some are. Closing the
-    result, or leaving it as a context, removes the pods. It has ``scale``, ``adapt`` and
-    ``get_client``, as every Dask cluster::
+    The operator must run in the Kubernetes cluster of the usual configuration (``KUBECONFIG``, or
+    the pod's service account), and the namespace and the Secrets that the settings name must
+    exist. Returns when all workers are there, or after ten minutes if some are.
 
-        with kube_cluster(settings) as cluster, cluster.get_client():
-            GPGC().fit(dataset)
+    Parameters
+    ----------
+    settings : Settings
+        Settings of the cluster.
+    security : distributed.Security, optional
+        Certificates of the client; by default those of Dask's configuration. Not used if
+        ``settings.tls_secret`` is None.
 
-    security : the client's certificates; default those of Dask's configuration. Not used where
-        ``settings.tls_secret`` is None
+    Returns
+    -------
+    dask_kubernetes.operator.KubeCluster
+        Has ``scale``, ``adapt`` and ``get_client``, as every Dask cluster. Closing it, or leaving
+        it as a context, removes the pods::
 
+            with kube_cluster(settings) as cluster, cluster.get_client():
+                GPGC().fit(dataset)
+
+    Notes
+    -----
     KubeCluster waits for the DaskCluster's phase when it makes one itself, and the phase may stay
-    Pending though all pods run (dask-kubernetes issue 968). So the DaskCluster is made first, and
+    Pending although all pods run (dask-kubernetes issue 968). So the DaskCluster is made first, and
     KubeCluster joins it by name, for which it asks the scheduler's pod only.
     """
     try:
@@ -56,7 +87,7 @@ def kube_cluster(settings: Settings, security: Security | None = None) -> Any:
             settings.name, namespace=settings.namespace, shutdown_on_close=True, quiet=True
         )
         with Client(cluster, set_as_default=False) as client:
-            wait_for_workers(client, settings.min_workers or settings.workers)
+            wait_for_workers(client, settings.first_workers)
     except BaseException:
         made.delete()
         raise
@@ -64,14 +95,14 @@ def kube_cluster(settings: Settings, security: Security | None = None) -> Any:
 
 
 def _encrypted(own: Security) -> Any:
-    """KubeCluster for a scheduler that wants certificates: by itself it speaks tcp:// only."""
+    """KubeCluster for a scheduler that requires certificates: by itself it uses tcp:// only."""
     from dask_kubernetes.operator import KubeCluster
     from dask_kubernetes.operator.networking import get_scheduler_address, wait_for_scheduler
 
     if own.tls_ca_file is None or own.tls_client_cert is None:
         raise InputError(
-            "an encrypted cluster wants certificates, those in the Secret of its pods: name them "
-            "in Dask's configuration (distributed.comm.tls), or give up encryption with "
+            "an encrypted cluster needs certificates, those in the Secret of its pods: name them "
+            "in Dask's configuration (distributed.comm.tls), or turn encryption off with "
             "tls_secret=None"
         )
 
@@ -99,13 +130,13 @@ def _encrypted(own: Security) -> Any:
 
 
 def _wait_for(service: Any) -> None:
-    """Until the operator has made the scheduler's service."""
+    """Wait until the operator has made the scheduler's service."""
     until = time.monotonic() + OPERATOR_SECONDS
     while not service.exists():
         if time.monotonic() > until:
-            raise TimeoutError(
-                f"nobody made the service {service.name} within {OPERATOR_SECONDS} s: see whether "
-                "the Dask operator runs (kubectl get pods -A -l "
+            raise ClusterError(
+                f"the service {service.name} was not made within {OPERATOR_SECONDS} s: check "
+                "whether the Dask operator runs (kubectl get pods -A -l "
                 "app.kubernetes.io/name=dask-kubernetes-operator)"
             )
         time.sleep(0.25)

@@ -9,18 +9,18 @@ __all__ = ["dask_cluster", "manifests"]
 
 RETRIES = 4
 EXIT_MISUSE = 2
-"""With which gpgc ends where it was called wrongly: trying again would not help."""
+"""Exit code of gpgc for a wrong command line: trying again would not help."""
 
 
 def manifests(settings: Settings) -> dict[str, list[Manifest]]:
     """Objects by file name, in the order in which they are to be applied.
 
-    The Secrets are not among them: they are made from files by ``kubectl create secret``, so that
-    no key is ever written where manifests are kept.
+    The Secrets are not included: they are made from files by ``kubectl create secret``, so that no
+    key is ever written next to the manifests.
     """
     cluster = [dask_cluster(settings)]
-    if settings.min_workers is not None:
-        cluster.append(_autoscaler(settings, settings.min_workers))
+    if settings.worker_bounds is not None:
+        cluster.append(_autoscaler(settings, *settings.worker_bounds))
     scheduler = _budget(settings, settings.scheduler_name, _cluster_labels(settings, "scheduler"))
     files = {
         "namespace.yaml": [_namespace(settings)],
@@ -53,13 +53,13 @@ def dask_cluster(settings: Settings) -> Manifest:
     return _object(settings, "kubernetes.dask.org/v1", "DaskCluster", settings.name, spec)
 
 
-def _autoscaler(settings: Settings, least: int) -> Manifest:
-    spec = {"cluster": settings.name, "minimum": least, "maximum": settings.workers}
+def _autoscaler(settings: Settings, minimum: int, maximum: int) -> Manifest:
+    spec = {"cluster": settings.name, "minimum": minimum, "maximum": maximum}
     return _object(settings, "kubernetes.dask.org/v1", "DaskAutoscaler", settings.name, spec)
 
 
 def _job(settings: Settings) -> Manifest:
-    """The driver. A node that goes away costs no try; a wrong call ends it at once."""
+    """The driver. The loss of a node is not counted as a try; a wrong call ends it at once."""
     spec = {
         "backoffLimit": RETRIES,
         "podFailurePolicy": {
@@ -95,7 +95,7 @@ def _claim(settings: Settings, name: str) -> Manifest:
 
 
 def _cluster_policy(settings: Settings) -> Manifest:
-    """Scheduler and workers hear each other and the driver; the operator the dashboard's port."""
+    """Scheduler and workers accept each other and the driver; the dashboard, the operator."""
     peers = [
         {"podSelector": {"matchLabels": _cluster_labels(settings)}},
         {"podSelector": {"matchLabels": _driver_labels(settings)}},
@@ -116,13 +116,13 @@ def _cluster_policy(settings: Settings) -> Manifest:
 
 
 def _driver_policy(settings: Settings) -> Manifest:
-    """Nobody calls the driver."""
+    """The driver accepts no connection."""
     spec = {"podSelector": {"matchLabels": _driver_labels(settings)}, "policyTypes": ["Ingress"]}
     return _object(settings, "networking.k8s.io/v1", "NetworkPolicy", f"{settings.name}-fit", spec)
 
 
 def _budget(settings: Settings, name: str, labels: dict[str, str]) -> Manifest:
-    """Draining a node waits for this pod: there is one of it, and a fit depends on it."""
+    """Draining a node waits for this pod: there is only one, and a fit depends on it."""
     spec = {"minAvailable": 1, "selector": {"matchLabels": labels}}
     return _object(settings, "policy/v1", "PodDisruptionBudget", name, spec)
 
@@ -134,13 +134,13 @@ def _namespace(settings: Settings) -> Manifest:
 
 
 def _cluster_labels(settings: Settings, component: str | None = None) -> dict[str, str]:
-    """That the operator gives its pods."""
+    """Labels that the operator gives its pods."""
     labels = {"dask.org/cluster-name": settings.name}
     return labels if component is None else labels | {"dask.org/component": component}
 
 
 def _driver_labels(settings: Settings) -> dict[str, str]:
-    """Not the operator's: it would take the driver for a pod of its own."""
+    """Labels of the driver: with the operator's labels it would be taken for a worker."""
     return {"app.kubernetes.io/name": "gpgc-fit", "app.kubernetes.io/instance": settings.name}
 
 

@@ -1,4 +1,4 @@
-"""What runs in the pods of the scheduler, the workers and the driver: plain dicts, as in YAML."""
+"""Pods of the scheduler, the workers and the driver, as plain dicts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Manifest = dict[str, Any]
 Role = Literal["scheduler", "worker", "client"]
 
 USER_ID = 10001
-"""Of the user that the Dockerfile makes."""
+"""User id that the Dockerfile makes."""
 
 CERTIFICATES, CHECKPOINTS = "/certificates", "/checkpoints"
 
@@ -27,16 +27,16 @@ ROUTES = [
     "distributed.http.proxy",
     "distributed.http.statics",
 ]
-"""Dask's own and the API, by which the operator scales and sees idleness. Where that fails it asks
-by tcp://, which TLS refuses, and then removes workers blindly."""
+"""Dask's default routes and the API, by which the operator scales and detects idle clusters.
+Without it the operator asks by tcp://, which TLS rejects, and then removes workers blindly."""
 
 BLAS_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 DEATH_SECONDS = "300"
-"""How long a worker looks for the scheduler, whose image may still be on its way."""
+"""Seconds for which a worker looks for the scheduler, whose image may still be pulled."""
 
 ALLOWED_FAILURES = 10
-"""Workers that a task may lose: nodes are taken away for reasons that are not the task's."""
+"""Workers that a task may lose: nodes are removed for reasons that are not the task's."""
 
 
 def scheduler_pod(settings: Settings) -> Manifest:
@@ -83,9 +83,9 @@ def worker_pod(settings: Settings) -> Manifest:
 
 
 def driver_pod(settings: Settings) -> Manifest:
-    """First waits until the scheduler itself answers, then fits; goes on where one was stopped.
+    """The driver waits until the scheduler itself answers, then fits, or resumes a fit.
 
-    A DaskCluster's phase is no sign: it may stay Pending though its pods run.
+    The phase of a DaskCluster does not help: it may stay Pending although its pods run.
     """
     assert settings.data is not None
     assert settings.model is not None
@@ -94,8 +94,7 @@ def driver_pod(settings: Settings) -> Manifest:
     if settings.claim is not None:
         checkpoint = f"{CHECKPOINTS}/{settings.name}.npz"
     wait = ["python", "-m", "gpgc_dask.clusters.kubernetes.waiting", address]
-    # An autoscaler takes idle workers away: the rest come when there is work.
-    wait += [str(settings.min_workers or settings.workers)]
+    wait += [str(settings.first_workers)]
     fit = ["gpgc", "fit", settings.data, "--out", settings.model, "--resume"]
     fit += ["--checkpoint", checkpoint, "--scheduler", address]
     environment = dict.fromkeys(BLAS_THREADS, str(settings.driver_threads))
@@ -116,7 +115,7 @@ def _scheme(settings: Settings) -> str:
 
 
 def _resources(cores: int, memory: int) -> Manifest:
-    """Memory is what may be had at most; cores are not capped, which would only throttle."""
+    """Memory has a limit; cores have none, which would only throttle."""
     quantity = f"{memory // MIB}Mi"
     return {"requests": {"cpu": str(cores), "memory": quantity}, "limits": {"memory": quantity}}
 
@@ -130,7 +129,7 @@ def _container(
     *,
     store: bool = False,
 ) -> Manifest:
-    """A process of the image, behind its entry point; what it writes goes to /tmp."""
+    """A container of the image, started through its entry point; it writes to /tmp only."""
     every = environment | _tls_environment(settings, role)
     container: Manifest = {
         "name": name,
@@ -154,7 +153,7 @@ def _container(
 
 
 def _tls_environment(settings: Settings, role: Role) -> dict[str, str]:
-    """Dask's configuration of the pod's own certificate; anything in the clear is refused."""
+    """Dask's configuration of the pod's certificate; unencrypted connections are rejected."""
     if settings.tls_secret is None:
         return {}
     prefix = "DASK_DISTRIBUTED__COMM__"

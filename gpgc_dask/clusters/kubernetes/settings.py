@@ -1,4 +1,4 @@
-"""All that may be chosen about a deployment, in one place."""
+"""Settings of a deployment on Kubernetes."""
 
 from __future__ import annotations
 
@@ -13,46 +13,71 @@ from gpgc_dask.planning.shape import Shape
 __all__ = ["COMM_PORT", "DASHBOARD_PORT", "Settings"]
 
 COMM_PORT, DASHBOARD_PORT = 8786, 8787
-"""Of the scheduler; the operator tells workers this comm port, whatever the manifest says."""
+"""Ports of the scheduler. The operator passes this comm port to workers in any case."""
 
-LONGEST_NAME = 40
-"""Letters of a name: the operator adds its own to it, and Kubernetes stops at 63."""
+MAX_NAME_LENGTH = 40
+"""Characters of a name. The operator appends its own text, and Kubernetes allows 63."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """A Dask cluster and, where there are data and a model to make, one fit on it.
+    """Settings of a Dask cluster on Kubernetes and, if ``data`` and ``model`` are given, of a fit.
 
-    image : with a tag or a digest, so that scheduler, workers and driver are the same program
-    data, model : URLs that all pods see, as ``s3://bucket/horses.zarr``
-    shape : of the data, to size the pods by
-    memory : of a worker, as "8GiB" or bytes; default what the plan for the shape says, 8 GiB where
-        there is no shape
-    checkpoint : where the fit keeps its state; default beside the model
-    claim : of a volume that the checkpoint is kept on instead; made if it is not there
-    min_workers : down to which an autoscaler may go where there is nothing to do; default none
-    threads : of a worker, a core each
-    driver_threads : of the driver's algebra
-    tls_secret : with the files of ``gpgc certs``; None leaves the traffic in the clear
-    store_secret : whose entries become environment variables (``AWS_ACCESS_KEY_ID``, …) of what
-        reads and writes the store; None where the platform gives pods an identity
-    service_account : that the platform's identity belongs to
-    pull_secret : to fetch the image with
-    operator_namespace : where the Dask operator runs, which scales workers by the dashboard's port
-    idle_seconds : after which the operator removes a cluster without work; 0 never
+    Attributes
+    ----------
+    image : str
+        Container image with a tag or a digest, so that scheduler, workers and driver run the same
+        program.
+    data, model : str or None
+        URLs that all pods can reach, such as ``s3://bucket/horses.zarr``.
+    shape : Shape or None
+        Shape of the data, from which the memory of the pods is computed.
+    memory_limit : str, int or None
+        Memory per worker, such as "8GiB" or a number of bytes. By default what the plan for the
+        shape needs, or 8 GiB if there is no shape.
+    name, namespace : str
+        Name of the DaskCluster, which also begins the names of the other objects, and the
+        namespace of all objects.
+    checkpoint : str or None
+        URL at which the fit keeps its state; by default next to the model.
+    claim : str or None
+        Name of a volume claim on which the checkpoint is kept instead; created if it is missing.
+    workers : int
+        Number of worker pods to start.
+    min_workers, max_workers : int or None
+        If one of them is given, an autoscaler adapts the number of workers to the work between
+        these bounds. The smallest number is 1 by default, the largest is ``workers``.
+    threads : int
+        Threads per worker, one core each.
+    driver_threads : int
+        Threads of the driver's linear algebra.
+    tls_secret : str or None
+        Name of the Secret with the files of ``gpgc certs``; None turns encryption off.
+    store_secret : str or None
+        Name of the Secret whose entries become environment variables (``AWS_ACCESS_KEY_ID``, …) of
+        the pods that read and write the store; None if the platform gives pods an identity.
+    service_account : str or None
+        Name of the service account that has this identity.
+    pull_secret : str or None
+        Name of the Secret with which the image is pulled.
+    operator_namespace : str
+        Namespace of the Dask operator, which scales workers through the dashboard's port.
+    idle_seconds : int
+        Seconds without work after which the operator removes the cluster; 0 means never.
     """
 
     image: str
     data: str | None = None
     model: str | None = None
     shape: Shape | None = None
-    memory: str | int | None = None
+    memory_limit: str | int | None = None
     name: str = "gpgc"
     namespace: str = "gpgc"
     checkpoint: str | None = None
     claim: str | None = None
     workers: int = 20
     min_workers: int | None = None
+    max_workers: int | None = None
     threads: int = 16
     driver_threads: int = 4
     tls_secret: str | None = "gpgc-tls"
@@ -74,18 +99,24 @@ class Settings:
                 _check_url(field, getattr(self, field))
         self._check_sizes()
         if (self.data is None) != (self.model is None):
-            raise InputError("a fit needs data and a model to make: give both, or none for no fit")
+            raise InputError("a fit needs both data and model: give both, or neither for no fit")
         if self.checkpoint is not None and self.claim is not None:
-            raise InputError("checkpoint and claim both say where the state is kept: choose one")
+            raise InputError("checkpoint and claim both name a place for the state: choose one")
 
     def _check_sizes(self) -> None:
         if self.shape is None and self.data is not None:
             raise InputError(
-                "shape must be given to size the pods of a fit by, as "
+                "shape must be given, to compute the memory of the pods: "
                 "Shape.from_images(10_000, features=489) (--images or --plan)"
             )
-        if self.memory is not None:
-            parse_bytes(self.memory)
+        if self.memory_limit is not None:
+            try:
+                parse_bytes(self.memory_limit)
+            except ValueError:
+                raise InputError(
+                    f"{self.memory_limit!r} is no amount of memory: give it as 8GiB "
+                    "(--memory-limit)"
+                ) from None
         for field in ("workers", "threads", "driver_threads"):
             if getattr(self, field) < 1:
                 raise InputError(f"{field} must be 1 or more, got {getattr(self, field)}")
@@ -93,48 +124,65 @@ class Settings:
             raise InputError(
                 f"min_workers must be from 1 to the {self.workers} workers, got {self.min_workers}"
             )
+        if self.max_workers is not None and self.max_workers < self.workers:
+            raise InputError(
+                f"max_workers must be at least the {self.workers} workers, got {self.max_workers}"
+            )
         if self.idle_seconds < 0:
             raise InputError(f"idle_seconds must be 0 (never) or more, got {self.idle_seconds}")
 
     @property
+    def worker_bounds(self) -> tuple[int, int] | None:
+        """Bounds of the autoscaler; None if the number of workers is fixed."""
+        if self.min_workers is None and self.max_workers is None:
+            return None
+        return self.min_workers or 1, self.max_workers or self.workers
+
+    @property
+    def first_workers(self) -> int:
+        """Number of workers to wait for: an autoscaler removes idle ones."""
+        return self.workers if self.worker_bounds is None else self.worker_bounds[0]
+
+    @property
     def scheduler_name(self) -> str:
-        """Of the service and the deployment that the operator makes."""
+        """Name of the service and the deployment that the operator makes for the scheduler."""
         return f"{self.name}-scheduler"
 
     @property
     def scheduler_address(self) -> str:
-        """Of the scheduler, for pods of any namespace."""
+        """Address of the scheduler, for pods of any namespace."""
         scheme = "tcp" if self.tls_secret is None else "tls"
         return f"{scheme}://{self.scheduler_name}.{self.namespace}.svc:{COMM_PORT}"
 
 
 def _check_name(field: str, text: str) -> None:
-    if len(text) > LONGEST_NAME or not re.fullmatch(r"[a-z]([a-z0-9-]*[a-z0-9])?", text):
+    if len(text) > MAX_NAME_LENGTH or not re.fullmatch(r"[a-z]([a-z0-9-]*[a-z0-9])?", text):
         raise InputError(
-            f"{field} must be small letters, digits and dashes, a letter first, at most "
-            f"{LONGEST_NAME} of them; got {text!r}"
+            f"{field} must consist of at most {MAX_NAME_LENGTH} lower-case letters, digits and "
+            f"dashes, and begin with a letter; got {text!r}"
         )
 
 
 def _check_image(image: str) -> None:
-    """A moving tag gives workers that come later another program than the first ones have."""
+    """Raise an InputError for a moving tag: later workers would run another program."""
     if "@sha256:" in image:
         return
     tag = image.rsplit("/", 1)[-1].partition(":")[2]
     if tag in ("", "latest"):
         raise InputError(
-            f"{image} is not pinned: name a version, as {image.removesuffix(':latest')}:1.0, or a "
-            "digest (@sha256:…)"
+            f"{image} is not pinned: name a version, such as {image.removesuffix(':latest')}:1.0, "
+            "or a digest (@sha256:…)"
         )
 
 
 def _check_url(field: str, url: str) -> None:
     if "://" not in url:
         raise InputError(
-            f"{field} must be a URL that all pods see, as s3://bucket/name.zarr; got {url!r}"
+            f"{field} must be a URL that all pods can reach, such as s3://bucket/name.zarr; got "
+            f"{url!r}"
         )
     if "@" in url.partition("://")[2].partition("/")[0]:
         raise InputError(
-            f"{field} has credentials in its URL, which manifests show to everybody: put them into "
+            f"{field} has credentials in its URL, and everyone can read manifests: put them into "
             "the store's Secret"
         )

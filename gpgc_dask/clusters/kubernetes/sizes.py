@@ -18,25 +18,29 @@ __all__ = ["Sizes", "shape_of"]
 MIB = 1 << 20
 
 CALM_SHARE = 0.7
-"""Of a worker's memory: what the plan may fill before Dask spills (0.7) and pauses (0.8)."""
+"""Share of a worker's memory that the plan may fill: Dask spills at 0.7 and pauses at 0.8."""
 
-USUAL_BYTES = 8192 * MIB
-"""Of a worker for fits that nobody has told yet: enough for 4,113 features on 16 threads."""
+DEFAULT_BYTES = 8192 * MIB
+"""Memory per worker if the data is not known: enough for 4,113 features on 16 threads."""
 
 NANNY_BYTES = 256 * MIB
-"""The process that watches over a worker, in the same container."""
+"""Memory of the process that restarts a worker, in the same container."""
 
 SCHEDULER_BYTES = 1024 * MIB
 SQUARES_AT_SCHEDULER = 8
-"""k×k float64 arrays that may pass through the scheduler at a time, with copies."""
+"""Number of k×k float64 arrays, copies included, that the scheduler may hold at a time."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Bytes, in whole MiB.
+    """Memory of each pod in bytes, a multiple of 1 MiB.
 
-    worker_limit : what Dask may use in a worker
-    worker, driver, scheduler : of their containers; the driver's is 0 where there is no fit
+    Attributes
+    ----------
+    worker_limit : int
+        Memory that Dask may use in a worker.
+    worker, driver, scheduler : int
+        Memory of their containers; 0 for the driver if there is no fit.
     """
 
     worker_limit: int
@@ -46,16 +50,16 @@ class Sizes:
 
     @classmethod
     def of(cls, settings: Settings) -> Sizes:
-        """With the redundancy solved for, which needs more than a given one."""
+        """Memory for a fit that solves for the redundancy, which needs more than a given one."""
         shape = settings.shape
-        if settings.memory is not None:
-            limit = int(parse_bytes(settings.memory)) // MIB * MIB
+        if settings.memory_limit is not None:
+            limit = int(parse_bytes(settings.memory_limit)) // MIB * MIB
         elif shape is not None:
             limit = _whole(
                 worker_bytes(shape, settings.threads, estimate_redundancy=True) / CALM_SHARE
             )
         else:
-            limit = USUAL_BYTES
+            limit = DEFAULT_BYTES
         squares = 0 if shape is None else SQUARES_AT_SCHEDULER * 8 * shape.n_features**2
         return cls(
             worker_limit=limit,
@@ -66,15 +70,15 @@ class Sizes:
 
 
 def _whole(n_bytes: float) -> int:
-    """Rounded up to 256 MiB: figures that people can compare with those of their nodes."""
+    """Round up to 256 MiB, so that figures are easy to compare with those of nodes."""
     step = 256 * MIB
     return -int(-n_bytes // step) * step
 
 
 def shape_of(images: int | None, features: int, plan: Path | None) -> Shape | None:
-    """The data's: of so many images, or of what ``gpgc plan --json`` printed; None of neither."""
+    """Shape of the data, from a number of images or from the output of ``gpgc plan --json``."""
     if images is not None and plan is not None:
-        raise InputError("--images and --plan both say what to size by: choose one")
+        raise InputError("--images and --plan both describe the data: choose one")
     if images is not None:
         return Shape.from_images(images, features)
     if plan is None:
@@ -83,6 +87,6 @@ def shape_of(images: int | None, features: int, plan: Path | None) -> Shape | No
         return Shape(**json.loads(plan.read_text())["shape"])
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(
-            f"{plan} is not what gpgc plan DATA --json prints ({type(error).__name__}: {error}): "
-            "write it anew with that"
+            f"{plan} is not the output of gpgc plan DATA --json ({type(error).__name__}: {error}): "
+            "write it again with that command"
         ) from error

@@ -1,7 +1,7 @@
-"""Wait until a scheduler itself answers and its workers are there.
+"""Wait until a scheduler answers and its workers are there.
 
-``python -m gpgc_dask.clusters.kubernetes.waiting tls://gpgc-scheduler.gpgc.svc:8786 20`` is what
-the driver's pod does first. Certificates come from Dask's configuration.
+``python -m gpgc_dask.clusters.kubernetes.waiting tls://gpgc-scheduler.gpgc.svc:8786 20`` is the
+first command of the driver's pod. Certificates come from Dask's configuration.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from gpgc_dask.core.errors import SchedulerNotFoundError
 __all__ = ["wait_for_scheduler", "wait_for_workers"]
 
 ANSWER_SECONDS = 600
-"""How long image pulls and new nodes may take until the scheduler answers."""
+"""Seconds within which the scheduler must answer: image pulls and new nodes take time."""
 
 WORKER_SECONDS = 600
-"""How long a fit waits for the last of its workers; it goes on with those that are there."""
+"""Seconds for which a fit waits for all of its workers; then it continues with those there are."""
 
 
 def wait_for_scheduler(
@@ -29,28 +29,28 @@ def wait_for_scheduler(
     answer_seconds: float = ANSWER_SECONDS,
     worker_seconds: float = WORKER_SECONDS,
 ) -> int:
-    """The number of workers: all that are wanted or, after some time, fewer but at least one."""
+    """Wait, and return the number of workers: all or, after some time, at least one."""
     try:
         client = Client(address, timeout=answer_seconds)
     except (OSError, TimeoutError) as error:
         raise SchedulerNotFoundError(
-            f"no Dask scheduler answers at {address} after {answer_seconds:.0f} s: see whether its "
-            "pod runs and what it logs (kubectl get pods, kubectl logs)"
+            f"no Dask scheduler answers at {address} after {answer_seconds:.0f} s: check whether "
+            "its pod runs and what it logs (kubectl get pods, kubectl logs)"
         ) from error
     with client:
         return wait_for_workers(client, workers, worker_seconds)
 
 
 def wait_for_workers(client: Client, workers: int, seconds: float = WORKER_SECONDS) -> int:
-    """The same, of a scheduler that answers. A fit divides its work by the workers it finds."""
+    """Wait for workers and return their number. A fit divides its work among those there are."""
     with suppress(TimeoutError):
         client.wait_for_workers(workers, timeout=seconds)
     found = len(client.scheduler_info(n_workers=-1)["workers"])
     if not found:
         raise SchedulerNotFoundError(
-            f"the scheduler at {client.scheduler.address} has no worker after {seconds:.0f} s: see "
-            "why their pods wait (kubectl describe pod); often no node has as many cores as they "
-            "ask for"
+            f"the scheduler at {client.scheduler.address} has no worker after {seconds:.0f} s: "
+            "find out why their pods wait (kubectl describe pod); often no node has as many "
+            "cores as they request"
         )
     return found
 

@@ -17,12 +17,12 @@ HEAD = "# Written by gpgc deploy: change the settings there, not here.\n"
 
 
 def to_yaml(settings: Settings) -> str:
-    """All objects in one stream, as ``kubectl apply -f -`` takes it."""
+    """All objects as one stream for ``kubectl apply -f -``."""
     return HEAD + _dump([one for file in manifests(settings).values() for one in file])
 
 
 def write(settings: Settings, folder: Path) -> list[Path]:
-    """A file for each part, in a folder that ``kubectl apply -f`` takes; returns their paths."""
+    """Write one file per part into a folder for ``kubectl apply -f``, and return the paths."""
     paths = []
     for name, objects in manifests(settings).items():
         write_whole(folder / name, (HEAD + _dump(objects)).encode())
@@ -31,7 +31,7 @@ def write(settings: Settings, folder: Path) -> list[Path]:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes what occurs twice twice: anchors are hard to read, and tools trip over them."""
+    """Writes no anchors: they are hard to read, and some tools cannot read them."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True
