@@ -69,8 +69,8 @@ def reference(folders, tmp_path_factory):
 @pytest.fixture
 def small_chunks(monkeypatch):
     """Several chunks also of small data, so that seams are exercised."""
-    monkeypatch.setattr("gpgc_dask.data.dataset.CHUNK_BYTES", 64 * 31 * 4)
-    monkeypatch.setattr("gpgc_dask.data.dataset.SEGMENT_BYTES", 4 * 2 * 60 * 80)
+    monkeypatch.setattr("gpgc_dask.data.writing.CHUNK_BYTES", 64 * 31 * 4)
+    monkeypatch.setattr("gpgc_dask.data.writing.SEGMENT_BYTES", 4 * 2 * 60 * 80)
 
 
 @pytest.fixture

@@ -20,7 +20,8 @@ def info(
     json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
 ) -> None:
     """Say what is in a dataset: sizes, classes, flags, what was skipped, where it came from."""
-    from gpgc_dask.data.dataset import open_dataset, summary
+    from gpgc_dask.data.dataset import open_dataset
+    from gpgc_dask.data.summary import summary
 
     found = summary(open_dataset(data))
     if json:
@@ -30,7 +31,7 @@ def info(
 
 
 def _show(data: str, found: dict[str, Any]) -> None:
-    per_image = found["superpixels_an_image"]
+    per_image = found["superpixels_per_image"]
     rows: list[tuple[str, Any]] = [
         ("images", f"{found['images']:,}"),
         (

@@ -1,7 +1,7 @@
-"""What a dataset on disk is made of, and whether what is found there may be one.
+"""The arrays that a dataset on disk consists of, and checks of what is stored there.
 
-Nothing of a dataset is read before its description has been judged here: arrays must fit each
-other, chunks must be of a size that memory holds, and only our own codecs unpack them.
+Nothing of a dataset is read before its metadata has been checked here: shapes must be consistent,
+chunks must be of a size that fits into memory, and no codecs but our own may decode them.
 """
 
 from __future__ import annotations
@@ -12,10 +12,29 @@ from typing import Any
 
 import numpy as np
 
-from gpgc_dask.core.errors import CorruptedError
+from gpgc_dask.core.errors import CorruptedError, InputError
 from gpgc_dask.storage.verified import MAX_CHUNK_BYTES
 
-__all__ = ["VARIABLES", "check_descriptions", "check_plain", "codec_names"]
+__all__ = [
+    "FORMAT",
+    "FORMAT_VERSION",
+    "OUTSIDE",
+    "UNFINISHED_FOLDER",
+    "VARIABLES",
+    "check_descriptions",
+    "check_plain",
+    "check_version",
+    "codec_names",
+]
+
+FORMAT = "gpgc_dask dataset"
+FORMAT_VERSION = 2
+
+OUTSIDE = np.iinfo(np.uint16).max
+"""In ``segments``: a pixel of the array that is outside the photo."""
+
+UNFINISHED_FOLDER = ".ingest"
+"""Folder in which an ingest keeps its intermediate files until the dataset is complete."""
 
 VARIABLES: dict[str, tuple[tuple[str, ...], Any, str]] = {
     "features": (("superpixel", "feature"), None, "features, pooled over the superpixel"),
@@ -36,77 +55,111 @@ VARIABLES: dict[str, tuple[tuple[str, ...], Any, str]] = {
     "skipped_name": (("skipped",), str, "file that could not be used"),
     "skipped_reason": (("skipped",), str, "why not"),
 }
-"""{name: (dimensions, type (None: as given), what it is)}"""
+"""{name: (dimensions, type (None: any float), description)}"""
 
 FEATURE_TYPES = ("float16", "float32", "float64")
 
 MAX_CHUNKS = 1 << 22
-"""Chunks of an array at most: of features, 64 TB."""
+"""Maximum number of chunks per array: 64 TB of features."""
 
 TEXT_BYTES = 64
-"""A text counts for so many bytes of a chunk."""
+"""Bytes that a text is taken to need in a chunk."""
 
 
-def check_descriptions(found: Mapping[str, Any], place: str, *, checksums: bool) -> None:
-    """Complain of descriptions of a dataset's arrays (zarr.json, by name) that cannot be true.
+def check_version(location: Any, attributes: Mapping[str, Any], version: int) -> None:
+    """Raise an InputError if a dataset or model has another format version than this one.
 
-    checksums : whether every chunk has one
+    Parameters
+    ----------
+    location : str or Location
+        Where it is, for the message.
+    attributes : mapping
+        Attributes of its Zarr group.
+    version : int
+        The format version that this gpgc_dask reads and writes.
+    """
+    stored = attributes.get("format_version")
+    if type(stored) is not int or stored == version:
+        return
+    if stored > version:
+        raise InputError(
+            f"{location} was written by a newer gpgc_dask (format {stored}, this one reads format "
+            f"{version}): upgrade gpgc_dask"
+        )
+    raise InputError(
+        f"{location} was written by an older gpgc_dask (format {stored}, this one reads format "
+        f"{version}): create it again"
+    )
+
+
+def check_descriptions(descriptions: Mapping[str, Any], place: str) -> None:
+    """Raise a CorruptedError if the metadata of a dataset's arrays cannot be right.
+
+    Parameters
+    ----------
+    descriptions : mapping of str to dict
+        {name: content of zarr.json} of the arrays of :data:`VARIABLES`.
+    place : str
+        Where the dataset is, for the message.
     """
     sizes: dict[str, int] = {}
     for name in VARIABLES:
-        _complain(name, place, array_problem(found[name], checksums=checksums))
-        _complain(name, place, _problem(name, found[name], sizes))
+        _reject(name, place, array_problem(descriptions[name]))
+        _reject(name, place, _variable_problem(name, descriptions[name], sizes))
 
 
-def check_plain(found: Mapping[str, Any], place: str) -> None:
-    """The same of arrays of numbers, of whatever shape, that belong to no dataset."""
-    for name, told in found.items():
-        _complain(name, place, array_problem(told, checksums=True))
+def check_plain(descriptions: Mapping[str, Any], place: str) -> None:
+    """Raise a CorruptedError if the metadata of arrays of any shape cannot be right."""
+    for name, description in descriptions.items():
+        _reject(name, place, array_problem(description))
 
 
-def _complain(name: str, place: str, problem: str | None) -> None:
+def _reject(name: str, place: str, problem: str | None) -> None:
     if problem:
         raise CorruptedError(
-            f"{place} is damaged, or not to be trusted: the description of {name} {problem}; "
-            "make it anew"
+            f"{place} is corrupted, or not trustworthy: the metadata of {name} {problem}; create "
+            "it again"
         )
 
 
-def array_problem(told: Any, *, checksums: bool) -> str | None:
-    """What forbids to read an array of this description; None: nothing."""
+def array_problem(description: Any) -> str | None:
+    """Why an array of this metadata must not be read; None if it may be."""
     try:
-        shape, chunks = told["shape"], told["chunk_grid"]["configuration"]["chunk_shape"]
-        if told["zarr_format"] != 3 or told["node_type"] != "array":
+        shape = description["shape"]
+        chunks = description["chunk_grid"]["configuration"]["chunk_shape"]
+        if description["zarr_format"] != 3 or description["node_type"] != "array":
             return "is of no array"
         if not (_are_counts(shape, 0) and _are_counts(chunks, 1) and len(shape) == len(chunks)):
             return f"has shape {shape} in chunks of {chunks}"
-        is_text = told["data_type"] == "string"
-        itemsize = TEXT_BYTES if is_text else np.dtype(told["data_type"]).itemsize
+        is_text = description["data_type"] == "string"
+        itemsize = TEXT_BYTES if is_text else np.dtype(description["data_type"]).itemsize
         count = prod(-(-size // own) for size, own in zip(shape, chunks, strict=True))
         if prod(chunks) * itemsize > MAX_CHUNK_BYTES or count > MAX_CHUNKS:
             return f"has chunks of {chunks} for a shape of {shape}: too large, or too many"
         keys = {"name": "default", "configuration": {"separator": "/"}}
-        if told["chunk_key_encoding"] != keys or told["chunk_grid"]["name"] != "regular":
+        regular = description["chunk_grid"]["name"] == "regular"
+        if description["chunk_key_encoding"] != keys or not regular:
             return "keeps its chunks under other names than ours"
-        names, first = codec_names(told), "vlen-utf8" if is_text else "bytes"
-        last = ["crc32c"] if checksums else []
-        ours = names in ([first, *last], [first, "zstd", *last])
-        if not ours or told.get("storage_transformers"):
+        names, first = codec_names(description), "vlen-utf8" if is_text else "bytes"
+        ours = names in ([first, "crc32c"], [first, "zstd", "crc32c"])
+        if not ours or description.get("storage_transformers"):
             return f"names codecs {names}, which are not ours"
     except (KeyError, TypeError, IndexError, AttributeError, ValueError):
         return "is not what Zarr writes"
     return None
 
 
-def _problem(name: str, told: Any, sizes: dict[str, int]) -> str | None:
-    """What does not fit a dataset; ``sizes`` of dimensions seen so far are kept."""
+def _variable_problem(name: str, description: Any, sizes: dict[str, int]) -> str | None:
+    """Why an array does not fit into a dataset; ``sizes`` collects those of the dimensions."""
     dimensions, dtype, _ = VARIABLES[name]
-    shape, chunks = told["shape"], told["chunk_grid"]["configuration"]["chunk_shape"]
-    if told.get("dimension_names") != list(dimensions) or len(shape) != len(dimensions):
-        return f"has dimensions {told.get('dimension_names')} and not {list(dimensions)}"
+    shape = description["shape"]
+    chunks = description["chunk_grid"]["configuration"]["chunk_shape"]
+    stored = description.get("dimension_names")
+    if stored != list(dimensions) or len(shape) != len(dimensions):
+        return f"has dimensions {stored} and not {list(dimensions)}"
     wanted = FEATURE_TYPES if dtype is None else ("string",) if dtype is str else (dtype,)
-    if told["data_type"] not in wanted:
-        return f"has type {told['data_type']} and not {' or '.join(wanted)}"
+    if description["data_type"] not in wanted:
+        return f"has type {description['data_type']} and not {' or '.join(wanted)}"
     for dimension, size in zip(dimensions, shape, strict=True):
         if sizes.setdefault(dimension, size) != size:
             return f"has {size} entries along {dimension}, where others have {sizes[dimension]}"
@@ -117,10 +170,10 @@ def _problem(name: str, told: Any, sizes: dict[str, int]) -> str | None:
     return None
 
 
-def codec_names(told: Mapping[str, Any]) -> list[str]:
-    """Names of the codecs in an array's description."""
-    return [codec["name"] for codec in told["codecs"]]
+def codec_names(description: Mapping[str, Any]) -> list[str]:
+    """Names of the codecs in an array's metadata."""
+    return [codec["name"] for codec in description["codecs"]]
 
 
-def _are_counts(values: Any, least: int) -> bool:
-    return all(type(value) is int and least <= value < 1 << 62 for value in values)
+def _are_counts(values: Any, minimum: int) -> bool:
+    return all(type(value) is int and minimum <= value < 1 << 62 for value in values)

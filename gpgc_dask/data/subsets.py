@@ -1,4 +1,4 @@
-"""Parts of a dataset: the rows of some photos, and which photos are the best by a score."""
+"""Subsets of a dataset: the rows of some photos, and the photos with the best scores."""
 
 from __future__ import annotations
 
@@ -12,7 +12,15 @@ __all__ = ["best_photos", "take_photos"]
 
 
 def take_photos(dataset: xr.Dataset, photos: Index) -> xr.Dataset:
-    """The dataset with the rows of some photos alone; photos keep their numbers."""
+    """Select the rows of some photos; photos keep their numbers.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        The whole dataset.
+    photos : (n,) array of int
+        Numbers of the photos along ``photo``.
+    """
     wanted = np.zeros(dataset.sizes["photo"], dtype=bool)
     wanted[photos] = True
     keep = wanted[dataset["image"].values]
@@ -23,10 +31,22 @@ def take_photos(dataset: xr.Dataset, photos: Index) -> xr.Dataset:
 
 
 def best_photos(score: Array, share: float) -> Index:
-    """Numbers, sorted, of the share of photos with the highest score: at least one photo.
+    """Select the share of photos with the highest scores: at least one photo.
 
-    Unknown (NaN) scores are the lowest; ties go to the photo that comes first, so that the best of
-    a smaller share are among those of a larger one.
+    Unknown (NaN) scores are the lowest; of equal scores the first photo is taken, so that the
+    photos of a smaller share are among those of a larger one.
+
+    Parameters
+    ----------
+    score : (photos,) array
+        Scores of the photos.
+    share : float
+        Share of the photos to select, above 0 and up to 1.
+
+    Returns
+    -------
+    (n,) array of int
+        Numbers of the photos, sorted.
     """
     order = np.argsort(-np.nan_to_num(score, nan=-np.inf), kind="stable")
     return np.sort(order[: max(round(share * score.size), 1)])

@@ -17,7 +17,8 @@ import xarray as xr
 
 from gpgc_dask.core.arrays import Index, Labels, Mask
 from gpgc_dask.core.errors import InputError
-from gpgc_dask.data.dataset import provenance, training_arrays
+from gpgc_dask.data.dataset import provenance
+from gpgc_dask.data.training import training_arrays
 from gpgc_dask.execution.row_blocks import sample_rows, select_rows
 from gpgc_dask.gp.evidence import Moments
 from gpgc_dask.gp.fit import fit_surveyed

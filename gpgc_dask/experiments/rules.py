@@ -14,7 +14,8 @@ from sklearn.preprocessing import StandardScaler
 
 from gpgc_dask.core.arrays import Array
 from gpgc_dask.core.labels import find_labels
-from gpgc_dask.data.dataset import text_values, training_arrays
+from gpgc_dask.data.dataset import text_values
+from gpgc_dask.data.training import training_arrays
 from gpgc_dask.imaging.painting import rows_of, segment_chunks
 
 __all__ = ["of_groups", "random_scores", "softmin_scores"]

@@ -21,7 +21,8 @@ from gpgc_dask.core.labels import code_labels, find_labels
 from gpgc_dask.core.metrics import GroupAgreement, group_agreement
 from gpgc_dask.core.progress import progress_listener
 from gpgc_dask.core.text import listed
-from gpgc_dask.data.dataset import is_dataset, provenance, training_arrays
+from gpgc_dask.data.dataset import is_dataset, provenance
+from gpgc_dask.data.training import training_arrays
 from gpgc_dask.execution.compute import compute
 from gpgc_dask.execution.row_blocks import is_dask
 from gpgc_dask.gp.evidence import Posterior

@@ -28,7 +28,7 @@ from gpgc_dask.core.errors import (
     InputTypeError,
     MissingFileError,
 )
-from gpgc_dask.data.schema import check_plain
+from gpgc_dask.data.schema import check_plain, check_version
 from gpgc_dask.models.protocol import FittedModel
 from gpgc_dask.models.registry import MODELS, model_class
 from gpgc_dask.storage.integrity import DIGESTS, check_digests, digests, read_attributes
@@ -40,7 +40,6 @@ __all__ = ["load", "save", "state"]
 FORMAT = "gpgc_dask model"
 UNFINISHED = f"{FORMAT}, unfinished"
 FORMAT_VERSION = 2
-"""2: chunks have checksums, descriptions have digests. 1 had neither."""
 
 SAVED_LABELS = ("classes_", "groups_", "noise_groups_", "feature_names_in_")
 """Attributes of labels, of any type."""
@@ -127,12 +126,7 @@ def load(path: str | PathLike[str], storage_options: dict[str, Any] | None = Non
         raise InputError(
             f"{source} is not a gpgc_dask model: pass what gpgc fit, or save(), has written"
         )
-    version = meta.get("format_version")
-    if type(version) is int and version > FORMAT_VERSION:
-        raise InputError(
-            f"{source} was written by a newer gpgc_dask (format {version}, "
-            f"this one reads up to {FORMAT_VERSION}): upgrade gpgc_dask"
-        )
+    check_version(source, meta, FORMAT_VERSION)
     stored = _stored(source, meta)
     try:
         return _read_model(stored, meta["estimator"])
@@ -155,14 +149,10 @@ class _Stored:
 
 def _stored(location: Location, meta: dict[str, Any]) -> _Stored:
     """All arrays of the model at a location, described as they were when written."""
-    if meta.get("format_version") == 1 and DIGESTS not in meta:
-        group = location.group()
-        names = list(group.array_keys())
-    else:
-        described = check_digests(location, meta, WAY_OUT)
-        check_plain(described, str(location))
-        names = list(described)
-        group = open_guarded(location, described, whole=names, compressed=names)
+    described = check_digests(location, meta, WAY_OUT)
+    check_plain(described, str(location))
+    names = list(described)
+    group = open_guarded(location, described, whole=names, compressed=names)
 
     def read(name: str) -> tuple[Labels, dict[str, Any]]:
         array = GuardedArray(group, name, str(location), WAY_OUT)

@@ -26,7 +26,8 @@ from gpgc_dask.core.labels import find_labels
 from gpgc_dask.core.metrics import GroupAgreement, group_agreement
 from gpgc_dask.core.text import bytes_text, listed
 from gpgc_dask.core.threads import blas_threads
-from gpgc_dask.data.dataset import is_dataset, provenance, training_arrays
+from gpgc_dask.data.dataset import is_dataset, provenance
+from gpgc_dask.data.training import training_arrays
 from gpgc_dask.execution.client import MEMORY_LIMIT
 from gpgc_dask.execution.compute import compute
 from gpgc_dask.execution.row_blocks import is_dask, select_rows

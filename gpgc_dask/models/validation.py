@@ -26,7 +26,8 @@ from gpgc_dask.core.checks import check_finite
 from gpgc_dask.core.errors import InputError, InputTypeError, NotFiniteError
 from gpgc_dask.core.labels import code_labels, missing_labels
 from gpgc_dask.core.text import listed
-from gpgc_dask.data.dataset import TrainingArrays, is_dataset
+from gpgc_dask.data.dataset import is_dataset
+from gpgc_dask.data.training import TrainingArrays
 from gpgc_dask.execution.compute import compute
 from gpgc_dask.execution.row_blocks import is_dask, select_rows
 from gpgc_dask.gp.noise import NOISE_MODELS, NoiseModel

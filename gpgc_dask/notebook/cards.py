@@ -21,7 +21,8 @@ from markupsafe import Markup
 from gpgc_dask.core.errors import CorruptedError
 from gpgc_dask.core.progress import course
 from gpgc_dask.core.text import bytes_text
-from gpgc_dask.data.dataset import flagged_images, text_values
+from gpgc_dask.data.dataset import text_values
+from gpgc_dask.data.summary import flagged_images
 from gpgc_dask.models.review import rank
 from gpgc_dask.notebook.photos import data_url, dataset_of, numbers_of, thumbnails
 from gpgc_dask.results.charts import bars, histogram, line

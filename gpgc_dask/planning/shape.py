@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpgc_dask.core.arrays import Index
-from gpgc_dask.data.dataset import CHUNK_BYTES
+from gpgc_dask.data.writing import CHUNK_BYTES
 from gpgc_dask.execution.row_blocks import is_dask
 from gpgc_dask.gp.oracle.dask import BLOCKS_HELD, rows_held
 from gpgc_dask.gp.oracle.layout import is_adjacent

@@ -10,7 +10,8 @@ from PIL import Image
 
 from gpgc_dask import GP, GPGC, open_dataset
 from gpgc_dask.core.labels import code_labels
-from gpgc_dask.data.dataset import summary, training_arrays
+from gpgc_dask.data.summary import summary
+from gpgc_dask.data.training import training_arrays
 from gpgc_dask.execution.row_blocks import Blocks, select_rows
 from gpgc_dask.imaging.painting import paint_image, write_masks
 from gpgc_dask.models.validation import to_vector

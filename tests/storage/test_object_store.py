@@ -70,7 +70,7 @@ def stored(s3, folders):
     """The URL of a dataset of 30 images in a dozen chunks."""
     url = "s3://bucket/data.zarr"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gpgc_dask.data.dataset.CHUNK_BYTES", 64 * 31 * 4)
+        patch.setattr("gpgc_dask.data.writing.CHUNK_BYTES", 64 * 31 * 4)
         ingest(*folders, url, **QUICK)
     return url
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gpgc_dask.data import dataset
+from gpgc_dask.data import writing
 from gpgc_dask.storage.location import Location
 
 ABOUT = {
@@ -28,7 +28,7 @@ def write_dataset(path: Path, n: int, k: int, n_images: int, seed: int = 0) -> P
     rule = rng.standard_normal(k)
     spoilt = np.where(rng.random(n_images) < 1 / 3, rng.uniform(0.1, 0.5, n_images), 0.02)
     group = Location.of(path).group("w")
-    features = dataset.create_array(group, "features", (n, k), np.float32)
+    features = writing.create_array(group, "features", (n, k), np.float32)
     label = np.empty(n, dtype=np.uint8)
     rows = features.chunks[0]
     for start in range(0, n, rows):
@@ -62,6 +62,6 @@ def write_dataset(path: Path, n: int, k: int, n_images: int, seed: int = 0) -> P
         "skipped_reason": np.array([], dtype=str),
     }
     for name, value in values.items():
-        dataset.write_array(group, name, value)
-    dataset.finish(Location.of(path), ABOUT)
+        writing.write_array(group, name, value)
+    writing.finish(Location.of(path), ABOUT)
     return path

@@ -17,7 +17,8 @@ import numpy as np
 
 from gpgc_dask.core.arrays import Labels
 from gpgc_dask.core.errors import Problem
-from gpgc_dask.data.dataset import OUTSIDE, UNFINISHED_FOLDER, create_array, finish, write_array
+from gpgc_dask.data.schema import OUTSIDE, UNFINISHED_FOLDER
+from gpgc_dask.data.writing import create_array, finish, write_array
 from gpgc_dask.pipelines.ingest.staging import (
     Kept,
     check_layers,

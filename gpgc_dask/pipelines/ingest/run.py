@@ -14,7 +14,9 @@ from typing import Any
 
 from gpgc_dask.core.errors import ExistsError, InputError, PipelineError, Problem
 from gpgc_dask.core.progress import Listener, work_listener
-from gpgc_dask.data.dataset import UNFINISHED_FOLDER, open_dataset, state, summary
+from gpgc_dask.data.dataset import open_dataset, state
+from gpgc_dask.data.schema import UNFINISHED_FOLDER
+from gpgc_dask.data.summary import summary
 from gpgc_dask.execution.batches import entered
 from gpgc_dask.execution.client import Client, is_inside
 from gpgc_dask.imaging.backbones import BackboneLike, find_backbone

@@ -19,7 +19,7 @@ import numpy as np
 
 from gpgc_dask.core.arrays import Features, Labels
 from gpgc_dask.core.errors import CorruptedError, InputError
-from gpgc_dask.data.dataset import UNFINISHED_FOLDER
+from gpgc_dask.data.schema import UNFINISHED_FOLDER
 from gpgc_dask.imaging.features import Described, Labelled
 from gpgc_dask.imaging.files import Pair
 from gpgc_dask.storage.location import AT_A_TIME, Location

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from gpgc_dask.core.errors import PipelineError, Problem, UnusableFileError, list_problems
 from gpgc_dask.core.progress import Listener, Meter
 from gpgc_dask.core.threads import keep_freed_memory
-from gpgc_dask.data.dataset import UNFINISHED_FOLDER
+from gpgc_dask.data.schema import UNFINISHED_FOLDER
 from gpgc_dask.execution.batches import Guard, completed, completed_batches
 from gpgc_dask.execution.client import Client, KilledWorker
 from gpgc_dask.imaging.coco import draw_mask

@@ -11,7 +11,7 @@ import xarray as xr
 
 from gpgc_dask.core.arrays import Labels
 from gpgc_dask.core.errors import InputError
-from gpgc_dask.data.dataset import training_arrays
+from gpgc_dask.data.training import training_arrays
 from gpgc_dask.execution.compute import compute
 from gpgc_dask.models.decisions import likelihood_logits, to_probabilities
 

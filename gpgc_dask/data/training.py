@@ -1,0 +1,83 @@
+"""The arrays that an estimator takes from a dataset."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from gpgc_dask.core.arrays import Array, Index, Labels, Mask
+from gpgc_dask.core.errors import CorruptedError
+from gpgc_dask.data.dataset import text_values
+
+__all__ = ["TrainingArrays", "training_arrays"]
+
+
+@dataclass(frozen=True)
+class TrainingArrays:
+    """Rows of a dataset as an estimator takes them.
+
+    Attributes
+    ----------
+    X : (N, k) dask array
+        Features.
+    y : (N,) array
+        Numbers of the classes.
+    groups : (N,) pandas.Categorical
+        Names of the images.
+    feature_groups : (k,) array
+        Columns of one name share a prior scale.
+    weight : (N,) array
+        Training weights; 0 where the mask is mostly void.
+    area : (N,) array
+        Pixels of the superpixels.
+    place : (N,) array or None
+        Numbers of the rows in the dataset; None if these are all rows.
+    """
+
+    X: Any
+    y: Labels
+    groups: Any
+    feature_groups: Labels
+    weight: Array
+    area: Array
+    place: Index | None = None
+
+    def replaced(self, **arrays: Any) -> TrainingArrays:
+        """The same arrays with some replaced by those of the caller; None replaces nothing."""
+        return replace(self, **{name: value for name, value in arrays.items() if value is not None})
+
+
+def training_arrays(dataset: xr.Dataset) -> TrainingArrays:
+    """Features, labels, image names, feature groups, weights and areas of a dataset's rows.
+
+    Raises
+    ------
+    CorruptedError
+        If image numbers, labels or weights are out of range.
+    """
+    names = text_values(dataset["image_name"])
+    image, label, weight = (dataset[name].values for name in ("image", "label", "weight"))
+    _check_rows("image", (image >= 0) & (image < names.size), dataset)
+    _check_rows("label", label < len(dataset.attrs.get("classes", range(256))), dataset)
+    _check_rows("weight", np.isfinite(weight) & (weight >= 0), dataset)
+    return TrainingArrays(
+        X=dataset["features"].data,
+        y=np.asarray(label),
+        groups=pd.Categorical.from_codes(image, names),
+        feature_groups=text_values(dataset["feature_group"]),
+        weight=np.asarray(weight, dtype=np.float64),
+        area=np.asarray(dataset["pixels"].values, dtype=np.float64),
+    )
+
+
+def _check_rows(name: str, is_valid: Mask, dataset: xr.Dataset) -> None:
+    wrong = np.flatnonzero(~is_valid)
+    if wrong.size:
+        raise CorruptedError(
+            f"{dataset.encoding.get('source', 'the dataset')} is corrupted: {name} is out of range "
+            f"in {wrong.size} row(s), the first is {wrong[0]}; create it again with gpgc ingest"
+        )
