@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from functools import partial
 
@@ -12,7 +11,6 @@ from scipy.linalg import solve_triangular
 
 from gpgc_dask.core.threads import ahead
 from gpgc_dask.gp.evidence import Moments, Posterior, posterior
-from gpgc_dask.gp.oracle.blas import add_gram, multiply_triangular
 from gpgc_dask.gp.oracle.kernels import (
     SUM_ROWS,
     Accumulator,
@@ -30,54 +28,6 @@ DTYPES = ["float32", "float64"]
 
 def rows(n, k, dtype, seed=0):
     return np.random.default_rng(seed).standard_normal((n, k)).astype(dtype)
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_gram_is_added_in_place(dtype, sign):
-    A = rows(70, 9, dtype)
-    total = np.asfortranarray(np.tril(rows(9, 9, dtype, seed=1)))
-    expected = np.tril(total + sign * A.astype(float).T @ A.astype(float))
-    add_gram(total, A, sign)
-    np.testing.assert_allclose(np.tril(total), expected, rtol=RTOL[dtype], atol=1e-5)
-    add_gram(total, A[:0])
-    np.testing.assert_allclose(np.tril(total), expected, rtol=RTOL[dtype], atol=1e-5)
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_triangular_product_in_place(dtype):
-    A, T = rows(50, 8, dtype), np.asfortranarray(np.tril(rows(8, 8, dtype, seed=1)))
-    expected = A.astype(float) @ T.astype(float).T
-    multiply_triangular(T, A)
-    np.testing.assert_allclose(A, expected, rtol=RTOL[dtype], atol=1e-5)
-
-
-def test_products_refuse_what_they_would_misread():
-    A, square = rows(6, 4, "float64"), np.zeros((4, 4), order="F")
-    for bad in (A[:, ::1].T.copy().T, A.astype("float32"), A[:, :3]):
-        with pytest.raises(ValueError, match="C's order"):
-            add_gram(square, bad)
-    with pytest.raises(ValueError, match="Fortran"):
-        add_gram(rows(4, 4, "float64"), A)
-
-
-def test_products_let_other_threads_go_on():
-    """While a product runs, this thread counts; with the interpreter's lock held it could not."""
-    A, total = rows(4000, 1200, "float32"), np.zeros((1200, 1200), dtype="float32", order="F")
-    done = threading.Event()
-
-    def multiply():
-        for _ in range(3):
-            add_gram(total, A)
-        done.set()
-
-    thread = threading.Thread(target=multiply)
-    thread.start()
-    counted = 0
-    while not done.is_set():
-        counted += 1
-    thread.join()
-    assert counted > 1000
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
