@@ -1,4 +1,4 @@
-"""Why batches have the size they have: the parts of a sweep by rows at a time and features.
+"""Speed of the parts of a sweep by rows per batch and features: the reason for the batch size.
 
 One core, while the others do the same. A batch must be long enough for BLAS and short enough to
 stay in the cache between the passes over it.
@@ -19,7 +19,7 @@ FLOAT32 = np.dtype(np.float32)
 
 
 def speeds(k: int, rows: int, total: int) -> tuple[float, float]:
-    """(Gram sweep, whitening) in multiply-adds a second, N k² of each, with all their passes."""
+    """(Gram sweep, whitening) in multiply-adds per second, N k² each, including all passes."""
     rng = np.random.default_rng(0)
     F = np.maximum(rng.standard_normal((total, k), dtype=np.float32), 0)
     arithmetic = Arithmetic(FLOAT32, F[:64].mean(0, dtype=np.float64))
@@ -53,7 +53,7 @@ def main() -> None:
     args = parser(__doc__).parse_args()
     section = Section(args, __file__)
     widths = (32,) if args.smoke else (128, 489, 1024, 4113)
-    cores, rows_told = blas_threads(), []
+    cores, table = blas_threads(), []
     for k in widths:
         total = 4096 if args.smoke else int(max(8192, 6e10 / k**2) // 8192 * 8192)
         total = min(total, 65_536)
@@ -64,10 +64,13 @@ def main() -> None:
             gram, whitening = (sum(part[i] for part in found) / len(found) / 1e9 for i in (0, 1))
             mark = " ←" if rows == chosen else ""
             size = f"{4 * rows * k / 2**20:.1f}"
-            rows_told.append((f"{k:,}", f"{rows:,}{mark}", size, f"{gram:.0f}", f"{whitening:.0f}"))
-    section.say("G multiply-adds/s a core, all cores busy (N k² of each); ← is what is used:")
+            table.append((f"{k:,}", f"{rows:,}{mark}", size, f"{gram:.0f}", f"{whitening:.0f}"))
+    section.add(
+        "G multiply-adds/s per core with all cores busy (N k² each); ← marks the size in use:"
+    )
     section.table(
-        ["features", "rows at a time", "MiB", "step by probes", "exact leverages"], rows_told
+        ["features", "rows per batch", "MiB", "step with random probes", "exact leverages"],
+        table,
     )
     section.finish()
 

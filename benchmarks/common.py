@@ -23,14 +23,18 @@ DOCS = Path(__file__).parent.parent / "docs"
 
 def parser(description: str | None) -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(description=description)
-    result.add_argument("--smoke", action="store_true", help="a tiny size, to see that it runs")
-    result.add_argument("--repeats", type=int, default=3, help="runs of each; the best counts")
-    result.add_argument("--write", action="store_true", help="also into the results page")
+    result.add_argument(
+        "--smoke", action="store_true", help="use a small size, to check that the script runs"
+    )
+    result.add_argument(
+        "--repeats", type=int, default=3, help="number of runs; the best one counts"
+    )
+    result.add_argument("--write", action="store_true", help="insert the results into the page")
     return result
 
 
 class Section:
-    """What a script found: printed as it comes and, if asked for, put into the results page."""
+    """Results of a script: printed and, with ``--write``, inserted into a page."""
 
     def __init__(self, args: argparse.Namespace, script: str, page: str = "performance.md") -> None:
         self.args = args
@@ -38,17 +42,17 @@ class Section:
         self.name = Path(script).stem
         self.lines: list[str] = []
 
-    def say(self, line: str = "") -> None:
+    def add(self, line: str = "") -> None:
         print(line, flush=True)
         self.lines.append(line)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-        self.say()
-        self.say("| " + " | ".join(columns) + " |")
-        self.say("| --- " * len(columns) + "|")
+        self.add()
+        self.add("| " + " | ".join(columns) + " |")
+        self.add("| --- " * len(columns) + "|")
         for row in rows:
-            self.say("| " + " | ".join(str(cell) for cell in row) + " |")
-        self.say()
+            self.add("| " + " | ".join(str(cell) for cell in row) + " |")
+        self.add()
 
     def finish(self) -> None:
         if not self.args.write:
@@ -62,7 +66,7 @@ class Section:
 
 
 def relu_features(n: int, k: int, seed: int) -> np.ndarray:
-    """(n, k) float32 like a network's layer: correlated, sparse, with a mean of its own."""
+    """(n, k) float32 features like those of a network: correlated, sparse, with a nonzero mean."""
     rng = np.random.default_rng(seed)
     rank = min(k, 64)
     mixing = np.random.default_rng(1).standard_normal((rank, k)).astype(np.float32)
@@ -77,36 +81,40 @@ def open_features(path: Path) -> da.Array:
 
 @dataclass(frozen=True)
 class Superpixels:
-    """Generated data as ingest would leave it: rows of an image stand together.
+    """Generated data as from ingest: the rows of an image are adjacent.
 
-    X : (n, k) dask array of features; the last 17 are position (16) and a constant
+
+    Attributes
+    ----------
+    X : (n, k) dask array
+        Features; the last 17 are position (16) and a constant.
     """
 
     X: da.Array
     y: np.ndarray
     groups: np.ndarray
     feature_groups: np.ndarray
-    spoilt: np.ndarray
+    corrupted: np.ndarray
 
     @property
-    def given(self) -> dict[str, Any]:
-        """What fit takes besides X and y."""
+    def fit_arguments(self) -> dict[str, Any]:
+        """Further arguments of ``fit``."""
         return {"groups": self.groups, "feature_groups": self.feature_groups}
 
 
 def write_superpixels(
     path: Path, n: int, k: int, n_groups: int, chunk: int | None = None, seed: int = 0
 ) -> Superpixels:
-    """Features like a network's layer, made and written a chunk at a time.
+    """Write features like those of a network, chunk by chunk.
 
-    Hidden factors differ by class, by image and by the image's object; ReLU makes them sparse and
-    gives them a mean; a third of the masks is spoilt to some degree, some are empty.
+    Hidden factors differ by class, by image and by the object in the image. ReLU makes them sparse
+    and gives them a mean. A third of the masks is corrupted to some degree, and some are empty.
     """
     rng = np.random.default_rng(seed)
     groups = np.repeat(np.arange(n_groups), np.diff(np.linspace(0, n, n_groups + 1).astype(int)))
     truth = rng.random(n) < 0.35
-    spoilt = rng.random(n_groups) < 1 / 3
-    flip = rng.random(n) < np.where(spoilt, rng.uniform(0.1, 0.5, n_groups), 0.01)[groups]
+    corrupted = rng.random(n_groups) < 1 / 3
+    flip = rng.random(n) < np.where(corrupted, rng.uniform(0.1, 0.5, n_groups), 0.01)[groups]
     empty = rng.random(n_groups) < 0.02
     y = np.where(empty[groups], False, truth ^ flip)
     rank, shown = min(k - 17, 64), k - 17
@@ -130,12 +138,12 @@ def write_superpixels(
         block[:, -1] = 1.0
         store[own] = block
     names = np.repeat(["appearance", "position", "constant"], [shown, 16, 1])
-    return Superpixels(open_features(path), y, groups, names, spoilt)
+    return Superpixels(open_features(path), y, groups, names, corrupted)
 
 
 @contextmanager
 def cluster(workers: int = 2, threads: int = 1, memory: str = "4GB") -> Iterator[Client]:
-    """A local cluster with the settings that `gpgc` gives its own."""
+    """Start a local cluster with the same settings as ``gpgc``."""
     with (
         dask.config.set(DASK_SETTINGS),
         LocalCluster(
@@ -150,14 +158,14 @@ def cluster(workers: int = 2, threads: int = 1, memory: str = "4GB") -> Iterator
 
 
 def seconds(call: Callable[[], Any]) -> tuple[float, Any]:
-    """Wall time of a call, and what it returned."""
+    """Wall time of a call, and its result."""
     start = time.perf_counter()
-    found = call()
-    return time.perf_counter() - start, found
+    result = call()
+    return time.perf_counter() - start, result
 
 
 def best_seconds(runs: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
-    """Best wall time of each, taken in turns so that noise hits all alike; one warm-up each."""
+    """Best wall time of each, run in alternation, after one warm-up each."""
     times: dict[str, list[float]] = {name: [] for name in runs}
     for turn in range(repeats + 1):
         for name, run in runs.items():

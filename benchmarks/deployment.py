@@ -1,4 +1,4 @@
-"""What the paper's largest dataset takes on a cluster of pods: sizes, traffic, time, node-hours.
+"""Plan for the paper's largest dataset on Kubernetes: sizes, traffic, time, node-hours.
 
 Planned, not run: for cores and stores of stated speed, as ``gpgc plan --calibrate`` measures them.
 """
@@ -19,12 +19,12 @@ from gpgc_dask.planning.resources import Resources
 from gpgc_dask.planning.shape import Shape
 
 GUIDE = "../deploy/README.md"
-"""As seen from docs/."""
+"""The page to write to, relative to docs/."""
 
 WORKERS, THREADS = 20, 16
 
 CASES = [(100e9, 2e9), (100e9, 1e9), (50e9, 1e9), (50e9, 0.25e9)]
-"""Multiply-adds a second of a core, and bytes a second that the store sends to a node."""
+"""Multiply-adds per second and core, and bytes per second from the store to a node."""
 
 
 def planned(shape: Shape, products: float, store: float) -> Plan:
@@ -44,11 +44,11 @@ def main() -> None:
     shape = Shape.from_images(images, FEATURES)
     sizes = Sizes.of(Settings(image="gpgc_dask:1.0", shape=shape, workers=WORKERS, threads=THREADS))
     first = planned(shape, *CASES[0])
-    section.say(
+    section.add(
         f"{name}: {images:,} images, {shape.n_rows:,} × {shape.n_features:,} float32 "
         f"({format_bytes(4 * shape.n_rows * shape.n_features)}), read {first.reads:.1f} times "
         f"({format_bytes(first.bytes_read)} from the store); {format_bytes(first.network_bytes)} "
-        "go between pods."
+        "are sent between pods."
     )
     pods = [
         ("worker", WORKERS, THREADS, sizes.worker, first.worker_bytes),
@@ -56,7 +56,7 @@ def main() -> None:
         ("scheduler", 1, 1, sizes.scheduler, None),
     ]
     section.table(
-        ["pod", "how many", "cores", "memory asked for", "of which the plan fills"],
+        ["pod", "number", "cores", "memory requested", "of which planned"],
         [
             (role, count, cores, format_bytes(memory), "" if used is None else format_bytes(used))
             for role, count, cores, memory, used in pods
@@ -76,7 +76,13 @@ def main() -> None:
             )
         )
     section.table(
-        ["a core does", "the store sends a node", "time", "node-hours of workers", "core-hours"],
+        [
+            "speed per core",
+            "store bandwidth per node",
+            "time",
+            "node-hours of workers",
+            "core-hours",
+        ],
         rows,
     )
     section.finish()

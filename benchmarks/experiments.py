@@ -1,9 +1,10 @@
 """The paper's experiments on a folder of photos: docs/experiments.md.
 
 The folder holds train/images, train/masks (unreliable), train/truth and test/images, test/masks
-(true ones). First the tables of that split; then, for each seed, photos split anew, boxes around
-the true objects jittered (IoU 0.5 … 1; every seventh put somewhere else), masks by GrabCut, and
-all tables again. Without a folder a tiny set is drawn, only to see that it runs.
+(true ones). The script first makes the tables of that split. Then, for each seed, it splits the
+photos at random, jitters boxes around the true objects (IoU 0.5 … 1; every seventh is moved to a
+wrong place), makes masks by GrabCut, and makes all tables again. Without a folder it draws a small
+set, to check that it runs.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def datasets(folder: Path, place: Path, backbone: str) -> tuple[Path, Path]:
     return place / "train.zarr", place / "test.zarr"
 
 
-def compared(folder: Path, place: Path, backbone: str, draws: int) -> Comparison:
+def run_comparison(folder: Path, place: Path, backbone: str, draws: int) -> Comparison:
     train, test = map(open_dataset, datasets(folder, place, backbone))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -62,7 +63,7 @@ def true_box(mask: np.ndarray) -> tuple[int, int, int, int]:
 
 
 def wrong_box(box: tuple[int, int, int, int], size: tuple[int, int], rng: np.random.Generator):
-    """A box of half the size in a place where it hardly meets the true one, if there is any."""
+    """A box of half the size that hardly overlaps the true one, if possible."""
     height, width = size
     w, h = max(box[2] // 2, 2), max(box[3] // 2, 2)
     for _ in range(100):
@@ -83,7 +84,7 @@ def all_photos(folder: Path) -> list[tuple[Path, Path]]:
     return pairs
 
 
-def split_anew(folder: Path, place: Path, seed: int) -> None:
+def split_at_random(folder: Path, place: Path, seed: int) -> None:
     """train/ with GrabCut masks and test/ with true ones, in another split of the same sizes."""
     rng = np.random.default_rng(seed)
     pairs = all_photos(folder)
@@ -131,7 +132,7 @@ def over_seeds(found: list[Comparison]) -> dict[str, pd.DataFrame]:
 
 
 def claims(found: Comparison) -> str:
-    """The paper's claims, and what becomes of them on this split."""
+    """The claims of the paper, and whether they hold on this split."""
     first, second, third = table_1(found), table_2(found), table_3(found)
     one = first.set_index("model")
     lines = []
@@ -147,7 +148,12 @@ def claims(found: Comparison) -> str:
             gain = own["accuracy"][rule] - own["accuracy"]["SVM margin"]
             p = own["p against SVM margin"][rule]
             lines.append(
-                _claim(f"{model} on the best 25 % by {rule} beats that by SVM margin", gain, p)
+                _claim(
+                    f"{model} on the best 25 % by {rule} is better than on the best 25 % by SVM "
+                    "margin",
+                    gain,
+                    p,
+                )
             )
     shares = third.set_index(["rule", "model"]).drop(columns="runs")
     best = shares.loc[("confidence, c = 1", "GP, c = 1")].astype(float).idxmax()
@@ -166,19 +172,21 @@ def _claim(text: str, gain: float, p: float) -> str:
 
 def document(first: Comparison, others: list[Comparison], command: str, name: str) -> str:
     parts = [
-        "# The paper's experiments",
-        f"Written by `{command}` on {name}. Kolesnikov & Lampert (ICCV 2015), Section 4; models "
-        "without `c = 1` have the redundancy solved for, which the paper has not.",
-        "## The paper's claims on this set",
+        "# Experiments",
+        f"Written by `{command}` on {name}. The experiments are those of Kolesnikov & "
+        "Lampert (ICCV 2015), Section 4. In models without `c = 1` the redundancy is estimated, "
+        "which the paper does not do.",
+        "## The claims of the paper on these photos",
         claims(first),
-        "## The split as it is",
+        "## The original split",
         to_markdown(first).strip(),
     ]
     if others:
         parts.append(
-            f"## {len(others)} splits with noise of their own\n\nPhotos split anew, boxes jittered "
-            f"(IoU {1 - JITTER:g} … 1; {100 * WRONG_SHARE:.0f} % put somewhere else), masks by "
-            "GrabCut: mean over the seeds, with the standard deviation where there is a column."
+            f"## {len(others)} random splits\n\nThe photos are split at random, the boxes are "
+            f"jittered (IoU {1 - JITTER:g} … 1; {100 * WRONG_SHARE:.0f} % are moved to a wrong "
+            "place), and masks are made by GrabCut. The tables show means over the seeds and, "
+            "where there is a column for it, the standard deviation."
         )
         for title, table in over_seeds(others).items():
             parts += [f"### {title}", markdown_table(table)]
@@ -186,7 +194,7 @@ def document(first: Comparison, others: list[Comparison], command: str, name: st
 
 
 def draw_set(folder: Path) -> None:
-    """A tiny set of the same shape."""
+    """Write a small set with the same folders."""
     for half, seed, n in (("train", 0, 18), ("test", 1, 6)):
         write_set(folder / half, n, seed=seed)
     shutil.rmtree(folder / "test/masks")
@@ -196,9 +204,9 @@ def draw_set(folder: Path) -> None:
 def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("folder", nargs="?", type=Path)
-    arguments.add_argument("--seeds", type=int, default=5, help="splits with noise of their own")
-    arguments.add_argument("--draws", type=int, default=5, help="random choices in Table 2")
-    arguments.add_argument("--name", default="a set of photos", help="what the folder holds")
+    arguments.add_argument("--seeds", type=int, default=5, help="number of random splits")
+    arguments.add_argument("--draws", type=int, default=5, help="random selections in Table 2")
+    arguments.add_argument("--name", default="a set of photos", help="description of the photos")
     arguments.add_argument("--out", type=Path, help="a Markdown file; default stdout")
     args = arguments.parse_args()
     tiny = args.folder is None
@@ -209,13 +217,13 @@ def main() -> None:
         if tiny:
             draw_set(folder)
         backbone = "colour" if tiny else "lite0"
-        first = compared(folder, place / "as it is", backbone, draws)
+        first = run_comparison(folder, place / "original", backbone, draws)
         others = []
         for seed in range(seeds):
-            tell(f"seed {seed}: photos split anew, GrabCut")
-            split_anew(folder, place / f"seed{seed}", seed)
+            tell(f"seed {seed}: new split, GrabCut")
+            split_at_random(folder, place / f"seed{seed}", seed)
             own = place / f"seed{seed}"
-            others.append(compared(own, own / "data", backbone, draws))
+            others.append(run_comparison(own, own / "data", backbone, draws))
         command = f"benchmarks/experiments.py FOLDER --seeds {seeds}"
         text = document(first, others, command, args.name)
     if args.out is None:

@@ -1,7 +1,7 @@
-"""Fits under fire: 200 faults of all kinds against real processes, and what became of the results.
+"""Inject 200 faults of all kinds into fits on real processes, and compare the results.
 
 Scheduler, workers and driver are processes of their own that talk TLS; the driver is ``gpgc fit
---resume``, begun again whenever it has died.
+--resume``, started again whenever it has died.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from tests.support.processes import Processes  # noqa: E402
 from tests.support.superpixels import write_dataset  # noqa: E402
 
 BOUND = 1e-6
-"""Nats a row that a fit may end from the undisturbed one."""
+"""Largest accepted difference from the undisturbed fit, in nats per row."""
 
-MOST_STARTS = 50
-"""A fit that was begun so often and is not done is lost."""
+MAX_STARTS = 50
+"""Number of starts after which a fit counts as failed."""
 
 
-class Fire:
-    """Faults of a random kind, one at a time."""
+class Injector:
+    """Inject faults of random kinds, one at a time."""
 
     def __init__(self, processes: Processes, rng: random.Random) -> None:
         self.processes, self.rng = processes, rng
@@ -52,7 +52,7 @@ class Fire:
             "driver killed": (0.25, self._kill_driver),
         }
 
-    def strike(self) -> None:
+    def inject(self) -> None:
         names = list(self.kinds)
         (name,) = self.rng.choices(names, [self.kinds[each][0] for each in names])
         if self.kinds[name][1]():
@@ -106,7 +106,7 @@ def wake(pid: int) -> None:
 
 
 def eat() -> int:
-    """Runs on a worker, beyond what it may have."""
+    """Exceed the memory limit of the worker that runs this."""
     eaten = []
     for _ in range(40):
         eaten.append(np.ones(int(1e8 / 8)))
@@ -114,22 +114,22 @@ def eat() -> int:
     return len(eaten)
 
 
-def one_fit(command: list[str], fire: Fire, faults: int) -> int:
-    """A fit from beginning to end, under fire until so many faults; how often it was begun."""
+def run_fit(command: list[str], injector: Injector, faults: int) -> int:
+    """Run a fit to its end with up to ``faults`` faults in total; return the number of starts."""
     starts = 0
     while True:
         starts += 1
-        fire.driver = subprocess.Popen(
+        injector.driver = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
         )
-        complaint = threading.Thread(target=fire.driver.stderr.read)
-        complaint.start()
-        while fire.driver.poll() is None:
-            time.sleep(fire.rng.uniform(0.5, 5.0))
-            if fire.driver.poll() is None and fire.done.total() < faults:
-                fire.strike()
-        complaint.join()
-        if fire.driver.returncode == 0 or starts > MOST_STARTS:
+        errors = threading.Thread(target=injector.driver.stderr.read)
+        errors.start()
+        while injector.driver.poll() is None:
+            time.sleep(injector.rng.uniform(0.5, 5.0))
+            if injector.driver.poll() is None and injector.done.total() < faults:
+                injector.inject()
+        errors.join()
+        if injector.driver.returncode == 0 or starts > MAX_STARTS:
             return starts
 
 
@@ -148,43 +148,46 @@ def main() -> None:
         undisturbed = load(whole)
         deviations, starts, lost = [], 0, 0
         with Processes(folder) as processes:
-            fire = Fire(processes, random.Random(seed))
+            injector = Injector(processes, random.Random(seed))
             target = folder / "model.zarr"
             command = [*fit, "-o", str(target), "--resume", "--scheduler", processes.address]
             command += [*processes.tls_options(), "--json"]
-            while fire.done.total() < faults:
-                begun = one_fit(command, fire, faults)
-                starts += begun
-                if begun > MOST_STARTS or not load(target).converged_:
+            while injector.done.total() < faults:
+                started = run_fit(command, injector, faults)
+                starts += started
+                if started > MAX_STARTS or not load(target).converged_:
                     lost += 1
                     break
                 away = load(target).log_evidence_ - undisturbed.log_evidence_
                 deviations.append(abs(away) / n)
                 shutil.rmtree(target)
                 if not args.smoke:
-                    told = f"{fire.done.total()} faults, {len(deviations)} fits"
-                    print(f"{told}, worst {max(deviations):.1e} nats a row", file=sys.stderr)
+                    progress = f"{injector.done.total()} faults, {len(deviations)} fits"
+                    print(
+                        f"{progress}, largest difference {max(deviations):.1e} nats per row",
+                        file=sys.stderr,
+                    )
     minutes = (time.monotonic() - start) / 60
-    section.say(
+    section.add(
         f"{n:,} × {k} float32, {images:,} images, c = 1, a scheduler and two workers over TLS; "
         f"seed {seed}; {minutes:.0f} minutes."
     )
-    section.table(["fault", "times"], sorted(fire.done.items()))
+    section.table(["fault", "times"], sorted(injector.done.items()))
     wrong = sum(deviation > BOUND for deviation in deviations)
     section.table(
         ["", ""],
         [
-            ("faults", fire.done.total()),
-            ("fits begun", starts),
-            ("fits ended", len(deviations)),
-            ("fits lost", lost),
-            ("fits further than 1e-6 nats a row from the undisturbed one", wrong),
-            ("the furthest, nats a row", f"{max(deviations):.1e}"),
+            ("faults", injector.done.total()),
+            ("fits started", starts),
+            ("fits completed", len(deviations)),
+            ("fits failed", lost),
+            ("fits more than 1e-6 nats per row from the undisturbed fit", wrong),
+            ("largest difference, nats per row", f"{max(deviations):.1e}"),
         ],
     )
     section.finish()
     if wrong or lost:
-        sys.exit("a fit went wrong")
+        sys.exit("a fit failed")
 
 
 if __name__ == "__main__":

@@ -87,7 +87,7 @@ def port_of(address: str) -> str:
 
 
 def cut_off(address: str) -> None:
-    """Pull the cable of a host."""
+    """Disconnect a host from the network."""
     ip("-n", f"{BRIDGE}-ns", "link", "set", port_of(address), "down")
 
 
@@ -133,30 +133,30 @@ def main() -> None:
         if driver.returncode:
             sys.exit(f"the fit failed: {err}")
         if not was_cut:
-            sys.exit("the fit was done before a host could be cut off")
+            sys.exit("the fit was done before a host could be disconnected")
     found = json.loads(out)
     away = abs(found["log_evidence"] - whole["log_evidence"]) / n
-    section.say(
+    section.add(
         f"{n:,} × {k} float32, {images:,} images: a scheduler and the driver on one host, a worker "
         "on each of two others, TLS between them. After the first read of the data one worker's "
-        "host was cut off for good."
+        "host was disconnected permanently."
     )
     section.table(
         ["", ""],
         [
             ("converged", "yes" if found["converged"] else "no"),
-            ("nats a row from the undisturbed fit", f"{away:.1e}"),
+            ("nats per row from the undisturbed fit", f"{away:.1e}"),
             ("reads", found["reads"]),
             ("seconds", f"{seconds:.0f}"),
         ],
     )
     section.finish()
     if away > 1e-6 or not found["converged"]:
-        sys.exit("the fit went wrong")
+        sys.exit("the fit failed")
 
 
 def cut_after(driver: subprocess.Popen, checkpoint: Path, address: str, was_cut: list[str]) -> None:
-    """Cut a host off as soon as the fit's first state is kept."""
+    """Disconnect a host as soon as the first checkpoint exists."""
     while driver.poll() is None:
         if checkpoint.exists():
             cut_off(address)

@@ -1,4 +1,4 @@
-"""Time an image by phase of an ingest, and two workers against one.
+"""Time per image by phase of an ingest, and the speed-up of two workers.
 
 Draws its own photos, or takes a folder with ``images`` and ``masks``. The clusters are warm: their
 start and the imports of their workers are not counted.
@@ -22,7 +22,7 @@ FREE = ("superpixels", "backbone")
 def measure(
     folder: Path, target: Path, workers: int, repeats: int, **options: object
 ) -> IngestReport:
-    """The quickest of some ingests by so many workers."""
+    """Best time of several ingests with a number of workers."""
     with connect(workers=workers):
         reports = [
             ingest(folder / "images", folder / "masks", target, overwrite=True, **options)
@@ -52,7 +52,7 @@ def main() -> None:
     for phase, seconds in one.seconds.items():
         bar = "" if phase in FREE else f" (bar {100 * BAR_SHARE:.0f} %)"
         print(
-            f"{phase:>12}: {1000 * seconds / one.images:6.1f} ms an image, "
+            f"{phase:>12}: {1000 * seconds / one.images:6.1f} ms per image, "
             f"{100 * seconds / total:4.1f} %{bar}"
         )
     rates = one.images / one.elapsed, two.images / two.elapsed

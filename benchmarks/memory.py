@@ -1,4 +1,4 @@
-"""Peak memory of a fit from Zarr at N and 8N rows, beside what ``plan`` said before.
+"""Peak memory of a fit from Zarr at N and 8N rows, compared with the projection of ``plan``.
 
 Each worker's own peak resident size counts, over the whole life of its process. N is large enough
 for more than one task: with a single one there is nothing to merge.
@@ -18,7 +18,7 @@ from gpgc_dask import GPGC
 
 
 def peak_resident() -> int:
-    """Bytes; from the kernel's own mark (getrusage's is inherited from the parent process)."""
+    """Peak in bytes from the kernel (getrusage's is inherited from the parent process)."""
     status = Path("/proc/self/status").read_text()
     return int(status.split("VmHWM:")[1].split()[0]) * 1024
 
@@ -29,10 +29,10 @@ def measure(n: int, k: int, n_groups: int, block: int) -> tuple[float, int, int]
         data = write_superpixels(Path(folder) / "X.zarr", n, k, n_groups, block)
         with cluster() as client:
             plan = GPGC().plan(data.X, groups=data.groups)
-            # A few steps reach the peak; nobody waits for the optimum.
+            # A few steps reach the peak; the optimum is not needed.
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
-                model = GPGC(max_iter=3).fit(data.X, data.y, **data.given)
+                model = GPGC(max_iter=3).fit(data.X, data.y, **data.fit_arguments)
             peaks = client.run(peak_resident)
     return max(peaks.values()), plan.worker_bytes, model.n_reads_
 

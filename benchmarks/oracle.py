@@ -1,4 +1,4 @@
-"""One fused sweep from Zarr on a LocalCluster, against naive dask and one process in memory.
+"""One fused sweep from Zarr on a LocalCluster, compared with naive dask and one process in memory.
 
 A fused sweep answers all four queries of the oracle (and so a whole fixed-point step) from one read
 of the data. The naive expressions answer (iii) and (iv) only, with a read each.

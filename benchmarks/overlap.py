@@ -1,4 +1,4 @@
-"""Reading ahead from a slow store, and BLAS threads under every way to run dask."""
+"""Reading ahead from a slow store, and BLAS threads with every way to run dask."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from zarr.testing.store import LatencyStore
 
 
 def in_turn(makers):
-    """What reading ahead replaces."""
+    """Read blocks one after another, without reading ahead."""
     return (make() for make in makers)
 
 
 def slow(path: Path, latency: float) -> da.Array:
-    """The array with so many seconds added to each request."""
+    """The array, with a delay in seconds added to each request."""
     store = LatencyStore(LocalStore(path, read_only=True), get_latency=latency)
     return da.from_zarr(zarr.open_array(store, mode="r"))
 
@@ -34,10 +34,10 @@ def way(name: str) -> Iterator[None]:
     if name == "threads of this process":
         with dask.config.set(scheduler="threads"):
             yield
-    elif name == "one worker process of two threads":
+    elif name == "one worker process with two threads":
         with cluster(workers=1, threads=2):
             yield
-    elif name == "two worker processes of one thread":
+    elif name == "two worker processes with one thread each":
         with cluster(workers=2, threads=1):
             yield
     else:
@@ -52,9 +52,9 @@ def way(name: str) -> Iterator[None]:
 
 WAYS = (
     "threads of this process",
-    "a client's threads in this process",
-    "one worker process of two threads",
-    "two worker processes of one thread",
+    "threads of a Dask client in this process",
+    "one worker process with two threads",
+    "two worker processes with one thread each",
 )
 
 
@@ -74,7 +74,9 @@ def main() -> None:
         rows_told = []
         for latency in (0.0, 0.02 if args.smoke else 0.1):
             lazy = slow(path, latency)
-            step = one_step(type(data)(lazy, data.y, data.groups, data.feature_groups, data.spoilt))
+            step = one_step(
+                type(data)(lazy, data.y, data.groups, data.feature_groups, data.corrupted)
+            )
 
             def waiting(step=step):
                 with mock.patch("gpgc_dask.gp.oracle.dask.ahead", in_turn):
@@ -89,14 +91,14 @@ def main() -> None:
                     f"{taken['waiting'] / taken['ahead']:.2f}",
                 )
             )
-    section.say(f"One step of {n:,} × {k:,} float32 from Zarr; one Gram in memory: {gram:.2f} s.")
+    section.add(f"One step of {n:,} × {k:,} float32 from Zarr; one Gram in memory: {gram:.2f} s.")
     section.table(
-        ["run by", "s", "÷ one Gram"],
+        ["executor", "s", "÷ one Gram"],
         [(name, f"{taken:.2f}", f"{taken / gram:.2f}") for name, taken in by_way.items()],
     )
-    section.say("Threads of this process, a store that answers each request so much later:")
+    section.add("Threads of this process, with latency added to each request to the store:")
     section.table(
-        ["later by", "each block when its turn comes, s", "the next one ahead, s", "ratio"],
+        ["added latency", "without reading ahead, s", "with reading ahead, s", "ratio"],
         rows_told,
     )
     section.finish()

@@ -1,4 +1,4 @@
-"""Photo-like images with masks, drawn by chance: for benchmarks that are given no real ones."""
+"""Random photo-like images with masks, for benchmarks without real photos."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scipy import ndimage
 
 
 def texture(rng: np.random.Generator, height: int, width: int) -> np.ndarray:
-    """(h, w, 3) noise at several scales around a colour of its own."""
+    """(h, w, 3) noise at several scales around a random colour."""
     total = rng.uniform(60, 190, 3) + np.zeros((height, width, 3))
     for scale in (2, 8, 32):
         small = rng.normal(0, 1, (height // scale + 2, width // scale + 2, 3))
@@ -31,14 +31,14 @@ def draw(seed: int, height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
     return np.clip(photo, 0, 255).astype(np.uint8), mask
 
 
-def save_set(folder: Path, n: int, height: int, width: int, spoilt: float = 0.0) -> None:
-    """images/*.jpg and masks/*.png in ``folder``; a share of the masks belongs to other photos."""
+def save_set(folder: Path, n: int, height: int, width: int, wrong_share: float = 0.0) -> None:
+    """images/*.jpg and masks/*.png in ``folder``; some masks belong to other photos."""
     for kind in ("images", "masks"):
         (folder / kind).mkdir(parents=True, exist_ok=True)
     lines = ["image,mask_iou"]
     for number in range(n):
         photo, truth = draw(number, height, width)
-        wrong = number < spoilt * n
+        wrong = number < wrong_share * n
         mask = draw(number + n, height, width)[1][::-1] if wrong else truth
         iou = (mask & truth).sum() / (mask | truth).sum()
         lines.append(f"photo{number:04d},{0.0 if wrong else iou:.3f}")

@@ -1,4 +1,4 @@
-"""What fits of several sizes will cost, as ``gpgc plan`` reports it, calibrated on this machine."""
+"""Cost of fits of several sizes, as planned by ``gpgc plan``, calibrated on this machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpgc_dask.planning.shape import Shape
 HERE = Resources(workers=1, threads=2, memory_limit=None, separate=False)
 CLUSTER = Resources(workers=20, threads=16, memory_limit=None, separate=True)
 DEFAULT_FEATURES = 489
-"""Features of the default network, with position and constant."""
+"""Number of features of the default network, with position and constant."""
 
 
 def main() -> None:
@@ -59,10 +59,10 @@ def main() -> None:
         f"{machine.products_per_second / 1e9:.0f} G multiply-adds/s per core at {k:,} features"
         for k, machine in sorted(machines.items())
     )
-    section.say(
-        "As `gpgc plan --images … --calibrate` reports it, 145 superpixels per image, with the "
-        f"redundancy estimated; on the two cores of this machine ({speeds}) and on 20 workers of "
-        "16 such cores that send 1 GB/s to each other."
+    section.add(
+        "`gpgc plan --paper --calibrate`, 145 superpixels per image, redundancy estimated; on "
+        f"the two cores of this machine ({speeds}) and on 20 workers of 16 such cores that send "
+        "1 GB/s to each other."
     )
     section.table(
         ["dataset", "images", "data", "reads", "memory here", "time here",

@@ -1,4 +1,4 @@
-"""Two workers against one, and how the time of a read grows with rows and features."""
+"""Speed-up of two workers, and the time of a read by rows and features."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from gpgc_dask.gp.oracle.dask import DaskSweeps
 from gpgc_dask.gp.oracle.kernels import Arithmetic
 from gpgc_dask.gp.solvers.problem import probe_directions
 
-BAR = 1.7
+TARGET = 1.7
 
 
 def one_step(data: Superpixels):
-    """A call that does one step from one read, as a fit does."""
+    """A function that takes one step from one read, as a fit does."""
     n, k = data.X.shape
     n_groups = int(data.groups.max()) + 1
     rows = Rows(data.y.astype(np.intp), np.ones(n), data.groups, 2, n_groups)
@@ -37,13 +37,13 @@ def one_step(data: Superpixels):
 
 
 def pin(core: int) -> None:
-    """Keep all threads of this process, and those they start, on one core."""
+    """Restrict all threads of this process, and those they start, to one core."""
     for thread in os.listdir("/proc/self/task"):
         os.sched_setaffinity(int(thread), {core})
 
 
 def compare(data: Superpixels, repeats: int, pinned: bool) -> dict[str, float]:
-    """Best seconds of a step and of a fit on one worker and on two, in turns.
+    """Best seconds of a step and of a fit on one worker and on two, in alternation.
 
     One cluster at a time: an idle one takes a few per cent of a core, which would all be missed
     by the two workers and not by the one.
@@ -63,7 +63,7 @@ def compare(data: Superpixels, repeats: int, pinned: bool) -> dict[str, float]:
 
 
 def fit(data: Superpixels) -> None:
-    GPGC(redundancy=1.0).fit(data.X, data.y, **data.given)
+    GPGC(redundancy=1.0).fit(data.X, data.y, **data.fit_arguments)
 
 
 def main() -> None:
@@ -84,7 +84,9 @@ def main() -> None:
         whole = data[sizes[-1]]
         ways = (True,) if args.smoke else (True, False)
         by_workers = {pinned: compare(whole, args.repeats, pinned) for pinned in ways}
-    section.say("One step (all four queries, one read) from Zarr on two workers of one thread:")
+    section.add(
+        "One step (all four operations, one read) from Zarr on two workers with one thread each:"
+    )
     first = taken[str(sizes[0])]
     section.table(
         ["rows", "features", "seconds", "÷ the first", "rows × features² ÷ the first"],
@@ -100,20 +102,20 @@ def main() -> None:
         ],
     )
     rows, width = sizes[-1]
-    section.say(
-        f"The same work, {rows:,} × {width:,}, on one worker and on two, run in turns. A worker "
-        "is a core: so each is kept on one of its own, as on a machine of its own. Left free, one "
-        "worker reads ahead on the second core and is more than a core, which the other lines show."
+    section.add(
+        f"The same work, {rows:,} × {width:,}, on one worker and on two, in alternation. "
+        '"One core per worker": each worker is restricted to one core, as on a machine of its own. '
+        '"Both cores": a single worker can read ahead on the second core.'
     )
     section.table(
-        ["", "one worker, s", "two workers, s", "speed-up", "bar"],
+        ["", "one worker, s", "two workers, s", "speed-up", "target"],
         [
             (
-                f"{what}, {'a core each' if pinned else 'both cores for all'}",
+                f"{what}, {'one core per worker' if pinned else 'both cores'}",
                 f"{taken[f'{what} 1']:.2f}",
                 f"{taken[f'{what} 2']:.2f}",
                 f"**{taken[f'{what} 1'] / taken[f'{what} 2']:.2f}**",
-                f"≥ {BAR}",
+                f"≥ {TARGET}",
             )
             for what in ("one step", "whole fit")
             for pinned, taken in by_workers.items()

@@ -60,7 +60,7 @@ def main() -> None:
         folder, backbone = args.folder, args.backbone or "lite0"
         if folder is None:
             folder, backbone = Path(place) / "set", args.backbone or "colour"
-            save_set(folder / "train", 12, 60, 80, spoilt=0.25)
+            save_set(folder / "train", 12, 60, 80, wrong_share=0.25)
             save_set(folder / "test", 3, 60, 80)
         with connect():
             train, test = (

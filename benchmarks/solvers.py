@@ -19,7 +19,7 @@ from gpgc_dask.gp.solvers import SOLVERS
 
 WITHIN_NATS = 1e-3
 LIMIT = 300
-"""Evaluations after which the raw parameters are given up."""
+"""Maximum number of evaluations with the raw parameters."""
 
 
 class FoundError(Exception):
@@ -27,7 +27,7 @@ class FoundError(Exception):
 
 
 def make(n: int, k: int, n_groups: int, seed: int = 0):
-    """Superpixels of two classes in the paper's three feature groups, some masks spoilt.
+    """Superpixels of two classes in the paper's three feature groups, some masks corrupted.
 
     Appearance differs by class and by image, position is a share of the 4×4 grid, one is constant.
     """
@@ -40,13 +40,13 @@ def make(n: int, k: int, n_groups: int, seed: int = 0):
     position = rng.dirichlet(np.full(16, 0.1), n)
     X = np.column_stack([appearance, position, np.ones(n)])
     features = np.repeat(["appearance", "position", "constant"], [k - 17, 16, 1])
-    spoilt = rng.random(n_groups) < 1 / 3
-    flip = rng.random(n) < np.where(spoilt, rng.uniform(0.1, 0.5, n_groups), 0.01)[groups]
+    corrupted = rng.random(n_groups) < 1 / 3
+    flip = rng.random(n) < np.where(corrupted, rng.uniform(0.1, 0.5, n_groups), 0.01)[groups]
     return X, truth ^ flip, groups, features
 
 
 def evaluations_on_raw_parameters(X, y, groups, features, optimum: float) -> int:
-    """L-BFGS-B on ε and σ from 1, as in the paper, until the evidence is there."""
+    """L-BFGS-B on ε and σ from 1, as in the paper, until it reaches the evidence."""
     n = len(X)
     n_groups = groups.max() + 1
     rows = Rows(y.astype(np.intp), np.ones(n), groups.astype(np.intp), 2, n_groups)

@@ -1,4 +1,4 @@
-"""How features are best stored: codecs and chunks, for dense and for ReLU-like sparse numbers.
+"""Codecs and chunk sizes for dense and for ReLU-like sparse features.
 
 Each way is read as a fit reads it, through dask by two threads, and then swept once. The zarrs
 codec pipeline is tried where the package is installed.
@@ -35,7 +35,7 @@ def dense(n: int, k: int) -> np.ndarray:
 
 
 def write(path: Path, F: np.ndarray, codec, rows: int) -> int:
-    """Store it and return its size on disk."""
+    """Store the array and return its size on disk."""
     store = zarr.create_array(
         path, shape=F.shape, chunks=(rows, F.shape[1]), dtype=F.dtype, compressors=codec
     )
@@ -82,7 +82,7 @@ def main() -> None:
                     {name: run for name, run in runs.items() if name.startswith("read")},
                     args.repeats,
                 )
-    section.say(f"{n:,} × {k:,}, from the page cache, two threads. GB/s are of float32 numbers.")
+    section.add(f"{n:,} × {k:,}, from the page cache, two threads. GB/s refer to float32 numbers.")
     rows_told = []
     for number, way in enumerate(ways):
         kind, codec, dtype, rows = way
@@ -99,8 +99,8 @@ def main() -> None:
             )
         )
     section.table(
-        ["features", "codec", "rows a chunk", "float32 ÷ stored", "read, GB/s",
-         "by zarrs, GB/s", "Gram sweep, s"],
+        ["features", "codec", "rows per chunk", "float32 ÷ stored", "read, GB/s",
+         "with zarrs, GB/s", "Gram sweep, s"],
         rows_told,
     )  # fmt: skip
     section.finish()

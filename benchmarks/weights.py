@@ -1,4 +1,4 @@
-"""Are the built-in network's weights the real ones? The ImageNet class it sees in photos.
+"""Check the weights of the built-in network by the ImageNet classes that it predicts.
 
 Give a folder of photos and the number of the class they show (339 is sorrel, a horse).
 """

@@ -1,8 +1,8 @@
-"""How the documentation is built.
+"""Configuration of the documentation.
 
     python -m sphinx -b html -W --keep-going -n docs docs/_build
 
-It needs ``pip install -e ".[docs]"`` and no network, neither to be built nor to be read.
+Needs ``pip install -e ".[docs]"``. Neither building nor reading it needs a network connection.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ myst_enable_extensions = ["attrs_block", "attrs_inline", "colon_fence", "deflist
 myst_heading_anchors = 3
 # Notebooks are stored with their outputs: they are executed by their own tests.
 nb_execution_mode = "off"
-# --resume is no dash.
+# Keep the two hyphens of --resume.
 smartquotes = False
 
 # -- the API -----------------------------------------------------------------------------------
@@ -57,14 +57,14 @@ add_module_names = False
 toc_object_entries_show_parents = "hide"
 
 nitpick_ignore_regex = [
-    # Classes of other projects: there is no network to look for their pages.
+    # Classes of other projects, whose pages cannot be looked up without a network connection.
     ("py:.*", r"(dask|distributed|numpy|pandas|sklearn|xarray)\..*"),
 ]
 
 # -- the look ----------------------------------------------------------------------------------
 html_theme = "pydata_sphinx_theme"
 html_title = "gpgc_dask"
-# One file draws formulas, glyphs included.
+# One file that renders formulas, including the glyphs.
 MATHJAX = Path(find_spec("sphinx-mathjax-offline").submodule_search_locations[0])
 html_static_path = ["_static", str(MATHJAX / "static" / "mathjax" / "tex-svg.js")]
 mathjax_path = "tex-svg.js"

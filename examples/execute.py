@@ -1,7 +1,7 @@
-"""Run the notebooks from clean and keep their outputs: ``python examples/execute.py [FILE …]``.
+"""Run the notebooks and store their outputs: ``python examples/execute.py [FILE …]``.
 
-What differs from run to run and says nothing (when a cell ran, ports, temporary folders, names
-drawn at random) is not kept, so that a diff shows what has changed. Needs nbclient and ipykernel.
+Outputs that differ from run to run (execution times, ports, temporary folders, random names) are
+removed, so that a diff shows what has changed. Needs nbclient and ipykernel.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import nbformat
 from nbclient import NotebookClient
 
 HERE = Path(__file__).parent
-SECONDS_A_CELL = 300
+SECONDS_PER_CELL = 300
 TEMPORARY = re.compile(rf"{re.escape(tempfile.gettempdir())}(?:/tmp\w*)?")
 PORT = re.compile(r"(?<=//127\.0\.0\.1:)\d+")
 DRAWN = re.compile(
@@ -32,7 +32,7 @@ def execute(path: Path, folder: Path) -> nbformat.NotebookNode:
     notebook = nbformat.read(path, as_version=4)
     NotebookClient(
         notebook,
-        timeout=SECONDS_A_CELL,
+        timeout=SECONDS_PER_CELL,
         resources={"metadata": {"path": str(folder)}},
         coalesce_streams=True,
     ).execute()

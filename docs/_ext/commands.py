@@ -1,4 +1,4 @@
-"""``{commands}``: every command of the program, from its own help."""
+"""``{commands}``: a directive for the help of all commands of the program."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from sphinx.util.docutils import SphinxDirective
 from gpgc_dask.cli import app as program
 
 CODE = re.compile(r"(?<![\w`-])(--?[a-z][\w-]*|gpgc [a-z]+|pip install \S+)")
-"""What is code in the texts of the program."""
+"""Options and commands, which are set as code."""
 
 
 class Commands(SphinxDirective):
-    """A section a command: usage, what it does, examples, arguments and options by panel."""
+    """One section per command: usage, description, examples, arguments and options by panel."""
 
     def run(self) -> list[nodes.Node]:
         group: Any = typer.main.get_command(program)
@@ -35,7 +35,7 @@ class Commands(SphinxDirective):
 
 def _section(command: Any, context: Any) -> list[str]:
     path = context.command_path
-    lines = [f"## {path}", "", *_coded(command.help), "", f"```{{program}} {path}", "```", ""]
+    lines = [f"## {path}", "", *_set_code(command.help), "", f"```{{program}} {path}", "```", ""]
     examples = [line for line in (command.epilog or "").splitlines() if line.startswith("gpgc ")]
     lines += ["```sh", *examples, "```", ""]
     parameters = [(_panel(each), each) for each in command.params]
@@ -55,21 +55,21 @@ def _panel(parameter: Any) -> str:
 
 
 def _parameter(parameter: Any, context: Any) -> list[str]:
-    name, told = parameter.get_help_record(context)
+    name, description = parameter.get_help_record(context)
     if not parameter.opts[0].startswith("-"):
         name = parameter.name.upper()
-    text, _, rest = told.partition("  [")
+    text, _, rest = description.partition("  [")
     more = [f"*{part}*" for part in rest.rstrip("]").split("; ") if part]
     return [
         f"```{{option}} {name}",
-        *_coded(text + ("  " + ", ".join(more) if more else "")),
+        *_set_code(text + ("  " + ", ".join(more) if more else "")),
         "```",
         "",
     ]
 
 
-def _coded(text: str) -> list[str]:
-    """Lines in which options and commands are code."""
+def _set_code(text: str) -> list[str]:
+    """The lines of a text, with options and commands set as code."""
     return CODE.sub(r"`\1`", text).splitlines()
 
 
