@@ -60,7 +60,7 @@ def main() -> None:
         for k, machine in sorted(machines.items())
     )
     section.add(
-        "`gpgc plan --paper --calibrate`, 145 superpixels per image, redundancy estimated; on "
+        "`gpgc plan --images … --calibrate`, 145 superpixels per image, redundancy estimated; on "
         f"the two cores of this machine ({speeds}) and on 20 workers of 16 such cores that send "
         "1 GB/s to each other."
     )
