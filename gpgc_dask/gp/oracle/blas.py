@@ -67,17 +67,15 @@ def find_routine(name: str) -> Any:
 
 def _call(function: Any, letter: str, routine: str, *arguments: Any) -> None:
     """Call a C function with pointers to its arguments."""
-    types = {"c": ctypes.c_char, "i": ctypes.c_int, "r": _REALS[letter]}
-    values = [
-        argument.ctypes if kind == "a" else types[kind](argument)
-        for kind, argument in zip(_SIGNATURES[routine], arguments, strict=True)
-    ]
-    function(
-        *(
-            ctypes.c_void_p(value.data if kind == "a" else ctypes.addressof(value))
-            for kind, value in zip(_SIGNATURES[routine], values, strict=True)
-        )
-    )
+    types: dict[str, Any] = {"c": ctypes.c_char, "i": ctypes.c_int, "r": _REALS[letter]}
+    pointers, alive = [], []
+    for kind, argument in zip(_SIGNATURES[routine], arguments, strict=True):
+        if kind == "a":
+            pointers.append(ctypes.c_void_p(argument.ctypes.data))
+        else:
+            alive.append(types[kind](argument))
+            pointers.append(ctypes.c_void_p(ctypes.addressof(alive[-1])))
+    function(*pointers)
 
 
 def add_gram(total: Features, A: Features, sign: float = 1.0) -> None:
