@@ -14,7 +14,8 @@ from weakref import WeakSet
 from distributed import Client, Future, LocalCluster, WorkerPlugin
 from distributed.comm import CommClosedError
 
-from gpgc_dask.execution.task_progress import ANSWER_SECONDS, ask
+from gpgc_dask.execution.private import ask_scheduler, run_on_workers
+from gpgc_dask.execution.task_progress import ANSWER_SECONDS
 
 __all__ = ["leave_interrupts", "stop", "without_interrupts"]
 
@@ -95,15 +96,15 @@ def _until(done: Callable[[], bool]) -> bool:
 
 def _states(client: Client, keys: list[Any]) -> list[str | None]:
     """What the scheduler knows of each: None where it has not heard of it, or has forgotten it."""
-    known = ask(client, "get_task_status", keys=keys)
+    known = ask_scheduler(client, "get_task_status", ANSWER_SECONDS, keys=keys)
     return [known.get(key) for key in keys]
 
 
 def _has_leftovers(client: Client) -> bool:
     """Whether a worker is at tasks that nobody waits for."""
-    before = ask(client, "processing", workers=None)
-    held = client.sync(client._run, _executing, on_error="ignore", callback_timeout=ANSWER_SECONDS)
-    after = ask(client, "processing", workers=None)
+    before = ask_scheduler(client, "processing", ANSWER_SECONDS, workers=None)
+    held = run_on_workers(client, _executing, ANSWER_SECONDS)
+    after = ask_scheduler(client, "processing", ANSWER_SECONDS, workers=None)
     return any(
         set(keys).difference(before.get(worker, ()), after.get(worker, ()))
         for worker, keys in held.items()

@@ -10,7 +10,7 @@ from typing import Any
 import dask
 import dask.array as da
 import numpy as np
-from dask._task_spec import DataNode, GraphNode
+from dask.array.utils import meta_from_array
 from dask.core import get_dependencies
 from dask.delayed import Delayed
 from distributed import Future
@@ -18,6 +18,7 @@ from distributed import Future
 from gpgc_dask.core.arrays import Features, Index, Mask
 from gpgc_dask.core.errors import InputError
 from gpgc_dask.execution.compute import Sealed, compute, lazy_calls, token
+from gpgc_dask.execution.private import DataNode, GraphNode
 from gpgc_dask.storage.retries import patiently
 
 __all__ = ["SAMPLE_BLOCKS", "Blocks", "row_makers", "sample_rows", "select_rows", "take_rows"]
@@ -143,7 +144,7 @@ def select_rows(X: da.Array, keep: Mask) -> da.Array:
         parts,
         dtype=X.dtype,
         chunks=(tuple(int(part.sum()) for part in parts), X.chunks[1]),
-        meta=X._meta,
+        meta=meta_from_array(X),
     )
 
 

@@ -11,8 +11,9 @@ from distributed import Client
 from distributed.comm import CommClosedError
 
 from gpgc_dask.core.progress import Listener, Meter
+from gpgc_dask.execution.private import ask_scheduler
 
-__all__ = ["ANSWER_SECONDS", "Watch", "ask"]
+__all__ = ["ANSWER_SECONDS", "Watch"]
 
 MOST_ASKED = 500
 """Tasks that a scheduler is asked about at once: of more, as many spread over all."""
@@ -22,12 +23,6 @@ ANSWER_SECONDS = 5.0
 
 DONE = ("memory", "released")
 """What a scheduler calls tasks whose result is there, or has been used up already."""
-
-
-def ask(client: Client, question: str, **about: Any) -> dict[Any, Any]:
-    """What the scheduler answers to one of its questions, soon."""
-    answer = getattr(client.scheduler, question)
-    return client.sync(answer, **about, callback_timeout=ANSWER_SECONDS)
 
 
 class Watch:
@@ -51,7 +46,7 @@ class Watch:
         """Ask the scheduler once, and tell."""
         asked = self.keys[:: -(-len(self.keys) // MOST_ASKED)]
         with suppress(TimeoutError, OSError, CommClosedError):
-            states = ask(client, "get_task_status", keys=asked)
+            states = ask_scheduler(client, "get_task_status", ANSWER_SECONDS, keys=asked)
             share = sum(states.get(key) in DONE for key in asked) / len(asked)
             # What died with a worker is done again, without saying so.
             self.meter(max(int(share * self.meter.total) - self.meter.done, 0), 0)

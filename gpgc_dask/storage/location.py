@@ -145,7 +145,7 @@ class Location:
 
         def ask(fs: Any, path: str) -> set[str]:
             fs.invalidate_cache()
-            root = fs._strip_protocol(path)
+            root = fsspec.core.strip_protocol(path)
             return {name.removeprefix(root).lstrip("/") for name in fs.find(root)}
 
         return self._ask(key, ask)

@@ -15,8 +15,8 @@ from importlib.util import find_spec
 from typing import Any, Self, TypeVar
 
 import fsspec
+from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest, Store
-from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import FsspecStore, ObjectStore
 
 from gpgc_dask.storage.retries import patiently_async

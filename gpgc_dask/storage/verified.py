@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import zarr
+from zarr.buffer import default_buffer_prototype
 from zarr.codecs import Crc32cCodec, ZstdCodec
-from zarr.core.buffer import default_buffer_prototype
 from zarr.storage import LocalStore, WrapperStore
 
 from gpgc_dask.core.arrays import Labels

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from distributed import Client, Security, rpc
+from distributed import Client, Security
 
 from gpgc_dask.clusters.kubernetes.manifests import dask_cluster
 from gpgc_dask.clusters.kubernetes.settings import Settings
 from gpgc_dask.clusters.kubernetes.waiting import wait_for_workers
 from gpgc_dask.clusters.request import ClusterRequest
 from gpgc_dask.core.errors import ClusterError, InputError, MissingDependencyError
+from gpgc_dask.execution.private import encrypted_kube_cluster
 
 __all__ = ["kube_cluster", "start_pods"]
 
@@ -77,7 +78,9 @@ def kube_cluster(settings: Settings, security: Security | None = None) -> Any:
             "pip install 'gpgc_dask[kubernetes]'"
         ) from error
     if settings.tls_secret is not None:
-        KubeCluster = _encrypted(security or Security(require_encryption=True))
+        security = security or Security(require_encryption=True)
+        _check_certificates(security)
+        KubeCluster = encrypted_kube_cluster(security)
     kind = new_class("DaskCluster", "kubernetes.dask.org/v1", asyncio=False)
     made: Any = kind(dask_cluster(settings))
     made.create()
@@ -94,39 +97,14 @@ def kube_cluster(settings: Settings, security: Security | None = None) -> Any:
     return cluster
 
 
-def _encrypted(own: Security) -> Any:
-    """KubeCluster for a scheduler that requires certificates: by itself it uses tcp:// only."""
-    from dask_kubernetes.operator import KubeCluster
-    from dask_kubernetes.operator.networking import get_scheduler_address, wait_for_scheduler
-
-    if own.tls_ca_file is None or own.tls_client_cert is None:
+def _check_certificates(security: Security) -> None:
+    """Raise an InputError if there are no certificates."""
+    if security.tls_ca_file is None or security.tls_client_cert is None:
         raise InputError(
             "an encrypted cluster needs certificates, those in the Secret of its pods: name them "
             "in Dask's configuration (distributed.comm.tls), or turn encryption off with "
             "tls_secret=None"
         )
-
-    class EncryptedKubeCluster(KubeCluster):
-        """Clients of it find their certificates in ``security``."""
-
-        security = own
-
-        async def _connect_cluster(self) -> None:
-            await wait_for_scheduler(self.name, self.namespace, timeout=self._resource_timeout)
-            address = await self._get_scheduler_address()
-            self.scheduler_comm = rpc(
-                address.replace("tcp://", "tls://"),
-                connection_args=own.get_connection_args("client"),
-            )
-            dashboard = await get_scheduler_address(
-                f"{self.name}-scheduler",
-                self.namespace,
-                port_name="http-dashboard",
-                port_forward_cluster_ip=self.port_forward_cluster_ip,
-            )
-            self.forwarded_dashboard_port = dashboard.rpartition(":")[2]
-
-    return EncryptedKubeCluster
 
 
 def _wait_for(service: Any) -> None:

@@ -23,9 +23,7 @@ from typing import Any
 import dask
 import dask.array as da
 import numpy as np
-from dask._task_spec import Alias
 from dask.delayed import Delayed
-from dask.highlevelgraph import HighLevelGraph
 
 from gpgc_dask.core.arrays import Array, Features, Index
 from gpgc_dask.core.progress import Listener
@@ -291,14 +289,11 @@ def lazy_leave_out(X: da.Array, rows: Rows, sweep: Sweep) -> da.Array:
         limit=sweep.project.arithmetic.batch_rows(X.shape[1]),
     )
     lazy = _map_tasks("leave-out", "constants", sweep.predict, tasks, blocks)
-    name = f"leave-out-{token()}"
-    keys = [(name, number, 0) for number in range(len(lazy))]
-    layer = {key: Alias(key, part.key) for key, part in zip(keys, lazy, strict=True)}
-    found = da.Array(
-        HighLevelGraph.from_collections(name, layer, dependencies=lazy),
-        name,
-        chunks=(tuple(task.stop - task.start for task in tasks), (rows.n_targets,)),
-        dtype=np.float64,
+    found = da.concatenate(
+        [
+            da.from_delayed(part, (task.stop - task.start, rows.n_targets), dtype=np.float64)
+            for part, task in zip(lazy, tasks, strict=True)
+        ]
     )
     return found if order is None else found[np.argsort(order)]
 
