@@ -17,6 +17,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_ext"))
 
 from gpgc_dask import __version__  # noqa: E402
+from gpgc_dask.results.columns import markdown_table  # noqa: E402
 
 project = "gpgc_dask"
 author = "the gpgc_dask authors"
@@ -39,6 +40,8 @@ exclude_patterns = ["_build", "_ext", "*.py", "**/.ipynb_checkpoints"]
 
 # -- pages -------------------------------------------------------------------------------------
 myst_enable_extensions = ["attrs_block", "attrs_inline", "colon_fence", "deflist", "dollarmath"]
+myst_enable_extensions += ["substitution"]
+myst_substitutions = {"ranking_columns": markdown_table()}
 myst_heading_anchors = 3
 # Notebooks are stored with their outputs: they are executed by their own tests.
 nb_execution_mode = "off"

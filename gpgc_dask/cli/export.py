@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -12,6 +11,7 @@ from rich.markup import escape
 from gpgc_dask.cli.console import note, print_json, print_out
 from gpgc_dask.cli.display import Display
 from gpgc_dask.cli.options import By, ByOption, Json, ModelArgument, check_choice, check_output
+from gpgc_dask.results.export.registry import EXPORTS
 
 __all__ = ["EXAMPLE", "export"]
 
@@ -26,97 +26,93 @@ EXAMPLE = (
 LABEL_STUDIO = "Label Studio"
 
 
-class Tool(StrEnum):
-    """What images can be handed to."""
-
-    LABEL_STUDIO = "label-studio"
-    CVAT = "cvat"
-    FIFTYONE = "fiftyone"
-    CLEANLAB = "cleanlab"
-
-
 def export(
     model: ModelArgument,
     *,
-    to: Annotated[Tool, typer.Option(help="The tool that is to read the file.")],
+    to: Annotated[str, typer.Option(help=f"Format of the file: {', '.join(EXPORTS.names())}.")],
     out: Annotated[
         str,
         typer.Option(
             "--out",
             "-o",
-            help="The file: .json, of cvat .xml, of cleanlab .npz; replaced if there.",
+            help="The file, .json, .xml for cvat or .npz for cleanlab; replaced if it exists.",
         ),
     ],
     worst: Annotated[
-        str | None, typer.Option(help="The least reliable: a number as 50, or a share as 10%.")
+        str | None,
+        typer.Option(
+            help="Export the least reliable: a number such as 50, or a share such as 10%."
+        ),
     ] = None,
     below: Annotated[
-        float | None, typer.Option(help="All with less agreement (or confidence) than this.")
+        float | None, typer.Option(help="Export all with less agreement (or confidence) than this.")
     ] = None,
     by: ByOption = By.AGREEMENT,
     data: Annotated[
         str | None,
         typer.Option(
-            help="The dataset of the model, a path or URL: adds what is predicted of each image by "
-            "a model that never saw it. Not for cvat."
+            help="The dataset of the model, a path or URL: adds the prediction of a model that "
+            "never saw the image. Not for cvat."
         ),
     ] = None,
     document_root: Annotated[
         str | None,
         typer.Option(
-            help="The folder that Label Studio serves files from. Default: the one that the "
-            "photos' folder lies in.",
+            help="Folder that Label Studio serves files from. Default: the parent of the folder of "
+            "photos.",
             rich_help_panel=LABEL_STUDIO,
         ),
     ] = None,
     image_prefix: Annotated[
         str | None,
         typer.Option(
-            help="A URL below which Label Studio finds the photos, instead.",
+            help="URL below which Label Studio finds the photos, instead of --document-root.",
             rich_help_panel=LABEL_STUDIO,
         ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Hand the images over to another tool, worst first, to be looked at and mended there.
+    """Export the images to another tool, worst first, to look at them and correct them there.
 
-    The photos stay where they are. The file holds their masks, rank, agreement, confidence and
-    flags: tasks for Label Studio, annotations for CVAT, a dataset for FiftyOne, scores for
-    cleanlab; what else the tool needs (labels, masks) is written beside it. docs/interop.md has the
-    steps in each tool.
+    The photos stay where they are. The file holds their masks and the columns of the ranking: tasks
+    for Label Studio, annotations for CVAT, a dataset for FiftyOne, scores for cleanlab. Other files
+    that the tool needs (labels, masks) are written next to it. docs/interop.md describes the steps
+    in each tool.
     """
     check_choice(worst=worst, below=below is not None)
     check_choice(document_root=document_root, image_prefix=image_prefix)
     check_output(out)
+    if to not in EXPORTS:
+        raise typer.BadParameter(f"{to!r} is not one of {', '.join(EXPORTS)}", param_hint="--to")
     from gpgc_dask.data.dataset import open_dataset
     from gpgc_dask.models.persistence import load
-    from gpgc_dask.results.export import export as hand_over
+    from gpgc_dask.results.export import export as export_ranking
 
+    options = {"document_root": document_root, "image_prefix": image_prefix}
     fitted = load(model)
     dataset = None if data is None else open_dataset(data)
     with Display() as display:
-        found = hand_over(
+        report = export_ranking(
             fitted,
             out,
-            to.value,
+            to,
             count=worst,
             below=below,
             by=by.value,
             dataset=dataset,
-            document_root=document_root,
-            image_prefix=image_prefix,
             progress=display.work,
+            **{name: value for name, value in options.items() if value is not None},
         )
     if json:
-        print_json(asdict(found))
+        print_json(asdict(report))
         return
-    first, *others = found.files
-    print_out(f"[bold]{escape(first)}[/bold]: {found.images:,} of {found.of:,} images")
+    first, *others = report.files
+    print_out(f"[bold]{escape(first)}[/bold]: {report.images:,} of {report.of:,} images")
     if others:
-        print_out(f"Beside it: {', '.join(map(escape, others))}")
-    if found.left_out:
-        gone = found.left_out[0]
+        print_out(f"Next to it: {', '.join(map(escape, others))}")
+    if report.left_out:
+        gone = report.left_out[0]
         note(
-            f"{len(found.left_out):,} images are left out, as their photo or mask cannot be read "
-            f"any more, such as {gone.name}: {gone.reason}"
+            f"{len(report.left_out):,} images are left out because their photo or mask cannot be "
+            f"read any more, such as {gone.name}: {gone.reason}"
         )

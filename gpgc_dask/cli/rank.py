@@ -13,6 +13,7 @@ from rich.markup import escape
 
 from gpgc_dask.cli.console import listing, note, print_json, print_out
 from gpgc_dask.cli.options import By, ByOption, Json, ModelArgument, check_choice, check_output
+from gpgc_dask.results.columns import columns_in, describe_columns, format_cell
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,17 +38,14 @@ def rank_images(
     *,
     out: Annotated[
         str | None,
-        typer.Option("--out", "-o", help="A file: CSV, or JSON if its name ends in .json."),
+        typer.Option("--out", "-o", help="File for the ranking: CSV, or JSON if it ends in .json."),
     ] = None,
     by: ByOption = By.AGREEMENT,
     json: Json = False,
 ) -> None:
     """List the images in the order of their reliability, worst first.
 
-    Columns: rank (1 = worst), image, agreement (IoU of the mask with the prediction made without
-    the image), confidence (share of images estimated less reliable), noise_variance, flags (empty
-    mask, one class, few superpixels, mostly void). A terminal shows the worst; a pipe gets the
-    whole list as CSV.
+    Columns: {columns}. A terminal shows the worst images; a pipe gets the whole list as CSV.
     """
     check_output(out)
     from gpgc_dask.models.persistence import load
@@ -75,83 +73,74 @@ def _json(ranking: pd.DataFrame) -> str:
 
 
 def _show(ranking: pd.DataFrame, model: str, out: str | None) -> None:
-    from gpgc_dask.results.ranking import is_suspect
+    from gpgc_dask.results.ranking import is_suspect, records
 
-    worst = ranking.head(SHOWN)
-    rows = [
-        (
-            row.rank,
-            row.image,
-            _number(row.agreement, ".2f"),
-            _number(row.confidence, ".2f"),
-            _number(row.noise_variance, ".3g"),
-            row.flags.replace(";", ", "),
-        )
-        for row in worst.itertuples()
-    ]
-    columns = ["rank", "image", "agreement", "confidence", "noise variance", "flags"]
+    columns = columns_in("files")
+    worst = records(ranking.head(SHOWN))
+    rows = [tuple(format_cell(column, row[column.name]) for column in columns) for row in worst]
     suspect = int(is_suspect(ranking).sum())
     title = (
         f"The worst {len(worst)} of {len(ranking):,} images; {suspect:,} have agreement below 0.5"
     )
-    print_out(listing(title, columns, rows))
+    print_out(listing(title, [column.title for column in columns], rows))
     if out is not None:
         print_out(f"All of them: {escape(out)}")
     else:
         print_out(f"All of them: gpgc rank {escape(quote(model))} -o ranking.csv")
 
 
-def _number(value: float, form: str) -> str:
-    return "" if value != value else format(value, form)
+rank_images.__doc__ = str(rank_images.__doc__).format(columns=describe_columns())
 
 
 def select(
     model: ModelArgument,
     *,
     top: Annotated[
-        str | None, typer.Option(help="The most reliable: a share as 25%, or a number as 500.")
+        str | None,
+        typer.Option(
+            help="Select the most reliable: a share such as 25%, or a number such as 500."
+        ),
     ] = None,
     min_score: Annotated[
-        float | None,
-        typer.Option(help="All images with at least this agreement (or confidence, see --by)."),
+        float | None, typer.Option(help="Select all with at least this agreement (or confidence).")
     ] = None,
     by: ByOption = By.AGREEMENT,
     rest: Annotated[
-        bool, typer.Option("--rest", help="The others instead, worst first: to be looked at.")
+        bool, typer.Option("--rest", help="Select the others instead, worst first.")
     ] = False,
     out: Annotated[
-        str | None, typer.Option("--out", "-o", help="A file of image names, one a line.")
+        str | None, typer.Option("--out", "-o", help="File for the image names, one per line.")
     ] = None,
     folder: Annotated[
         str | None,
-        typer.Option(help="A new folder: images/ and masks/ with links to the selected files."),
+        typer.Option(help="New folder with images/ and masks/ that link to the selected files."),
     ] = None,
-    copy: Annotated[bool, typer.Option("--copy", help="Copies in --folder, not links.")] = False,
+    copy: Annotated[bool, typer.Option("--copy", help="Copy files to --folder.")] = False,
     coco: Annotated[
         str | None,
-        typer.Option(help="A COCO file of the selected images; for datasets that came from one."),
+        typer.Option(help="COCO file for the selected images, if the dataset came from one."),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Choose the most reliable images, for training elsewhere, or the others, to be mended.
+    """Select the most reliable images, for training elsewhere, or the others, to be corrected.
 
     Prints their names, or writes them to a file, a folder or a COCO file.
     """
     check_choice(top=top, min_score=min_score is not None)
     if top is None and min_score is None:
-        raise typer.BadParameter("say how many: --top 25%, --top 500 or --min-score 0.7")
+        raise typer.BadParameter("choose how many images: --top 25%, --top 500 or --min-score 0.7")
     if copy and folder is None:
-        raise typer.BadParameter("--copy belongs to --folder")
+        raise typer.BadParameter("--copy needs --folder")
     check_output(out, coco, folder=folder)
     from gpgc_dask.models.persistence import load
     from gpgc_dask.models.review import rank, require_dataset_info, reviewed
-    from gpgc_dask.results.ranking import kept
+    from gpgc_dask.results.ranking import select_best
     from gpgc_dask.results.selection import filter_coco, write_folder
     from gpgc_dask.storage.location import write_whole
 
     fitted = load(model)
     ranking = rank(reviewed(fitted, model), by.value)
-    chosen = kept(ranking, top=top, min_score=min_score, by=by.value)
+    chosen = select_best(ranking, top=top, min_score=min_score, by=by.value)
     if rest:
         chosen = ranking[~ranking["image"].isin(chosen["image"])]
     names = chosen["image"].tolist()
@@ -162,10 +151,10 @@ def select(
         write_folder(chosen, source, folder, copy=copy)
     if out is not None:
         write_whole(Path(out), "".join(f"{name}\n" for name in names).encode())
-    _tell(chosen, ranking, rest=rest, written=[p for p in (out, folder, coco) if p], json=json)
+    _report(chosen, ranking, rest=rest, written=[p for p in (out, folder, coco) if p], json=json)
 
 
-def _tell(
+def _report(
     chosen: pd.DataFrame, ranking: pd.DataFrame, *, rest: bool, written: list[str], json: bool
 ) -> None:
     names = chosen["image"].tolist()
@@ -178,4 +167,4 @@ def _tell(
         print("".join(f"{name}\n" for name in names), end="")
     flagged = int((chosen["flags"] != "").sum())
     if flagged and not rest:
-        note(f"{flagged:,} of the selected images are flagged (empty mask, one class, …): see rank")
+        note(f"{flagged:,} of the selected images have flags (empty mask, one class, …): see rank")

@@ -1,4 +1,4 @@
-"""Selected images in the form that other training tools take: a folder, or a COCO file."""
+"""Selected images in the form that other training tools read: a folder, or a COCO file."""
 
 from __future__ import annotations
 
@@ -26,26 +26,64 @@ def write_folder(
     *,
     copy: bool = False,
 ) -> Path:
-    """``images/`` and ``masks/`` of the selected images, as links to their files or as copies.
+    """Write ``images/`` and ``masks/`` of the selected images, as links to their files or copies.
 
-    images : rows of a review (image, image_path, mask_path)
-    source : of the model's dataset (``model.dataset_["source"]``); where that is a COCO file, an
-        ``annotations.json`` of the selected images stands for ``masks/``
+    If the dataset came from a COCO file, ``annotations.json`` with the annotations of the selected
+    images is written in place of ``masks/``.
+
+    Parameters
+    ----------
+    images : pandas.DataFrame
+        Rows of a review or a ranking (image, image_path, mask_path).
+    source : mapping
+        Where the photos and masks of the dataset come from: ``model.dataset_["source"]``.
+    folder : path
+        A new or empty folder.
+    copy : bool, default False
+        Copy the files in place of linking to them.
+
+    Returns
+    -------
+    Path
+        The folder.
 
     Examples
     --------
-    >>> from gpgc_dask import load
-    >>> from gpgc_dask import rank
-    >>> from gpgc_dask.results.ranking import kept
+    >>> from gpgc_dask import load, rank
+    >>> from gpgc_dask.results.ranking import select_best
     >>> from gpgc_dask.results.selection import write_folder
     >>> model = load("model.zarr")
-    >>> folder = write_folder(kept(rank(model.review_), top=5), model.dataset_["source"], "clean")
+    >>> best = select_best(rank(model.review_), top=5)
+    >>> folder = write_folder(best, model.dataset_["source"], "clean")
     >>> len(list((folder / "masks").iterdir()))
     5
     """
     target = Path(folder).expanduser().absolute()
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise ExistsError(f"{target} exists and is not an empty folder: choose another")
+    pairs = _file_pairs(images, source, target)
+    existed = target.exists()
+    try:
+        (target / "images").mkdir(parents=True)
+        for path, place in pairs:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if copy:
+                shutil.copy2(path, place)
+            else:
+                place.symlink_to(path.absolute())
+        if "coco" in source:
+            filter_coco(source, images["image"], target / "annotations.json")
+    except OSError:
+        for part in target.iterdir() if existed else [target]:  # leave nothing incomplete
+            shutil.rmtree(part, ignore_errors=True)
+        raise
+    return target
+
+
+def _file_pairs(
+    images: pd.DataFrame, source: Mapping[str, Any], target: Path
+) -> list[tuple[Path, Path]]:
+    """(file, its place in the target) of the photos and masks; all files must exist."""
     check_sources(images["image"], images["image_path"], images["mask_path"], source)
     pairs = [
         (Path(path), target / "images" / inside(name))
@@ -60,40 +98,40 @@ def write_folder(
     if missing:
         raise MissingFileError(
             f"{len(missing)} files are no longer where they were at ingest, such as {missing[0]}: "
-            "put them back, or take the list of names (-o keep.txt)"
+            "put them back, or write a list of names (-o keep.txt)"
         )
-    there = target.exists()
-    try:
-        (target / "images").mkdir(parents=True)
-        for path, place in pairs:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            if copy:
-                shutil.copy2(path, place)
-            else:
-                place.symlink_to(path.absolute())
-        if "coco" in source:
-            filter_coco(source, images["image"], target / "annotations.json")
-    except OSError:
-        for part in target.iterdir() if there else [target]:  # nothing half-made stays
-            shutil.rmtree(part, ignore_errors=True)
-        raise
-    return target
+    return pairs
 
 
 def filter_coco(
     source: Mapping[str, Any], names: Iterable[str], target: str | PathLike[str]
 ) -> Path:
-    """The dataset's COCO file with the selected images and their annotations alone."""
+    """Write the COCO file of a dataset, reduced to the selected images and their annotations.
+
+    Parameters
+    ----------
+    source : mapping
+        Where the photos and masks of the dataset come from: ``model.dataset_["source"]``.
+    names : iterable of str
+        Names of the selected images.
+    target : path
+        The file to write.
+
+    Returns
+    -------
+    Path
+        The file.
+    """
     if "coco" not in source:
         raise InputError(
-            "the model's dataset was made from a folder of masks, not from a COCO file: take a "
+            "the model's dataset was made from a folder of masks, not from a COCO file: write a "
             "list (-o keep.txt) or a folder (--folder)"
         )
     content = load_coco(source["coco"])
-    wanted = set(names)
-    content["images"] = [image for image in content["images"] if image["file_name"] in wanted]
+    selected = set(names)
+    content["images"] = [image for image in content["images"] if image["file_name"] in selected]
     ids = {image["id"] for image in content["images"]}
-    content["annotations"] = [one for one in content["annotations"] if one["image_id"] in ids]
+    content["annotations"] = [each for each in content["annotations"] if each["image_id"] in ids]
     path = Path(target)
     write_whole(path, json.dumps(content, ensure_ascii=False).encode())
     return path

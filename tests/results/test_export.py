@@ -17,9 +17,9 @@ from gpgc_dask import GP, GPGC, MarginSVM, load, open_dataset
 from gpgc_dask.imaging.painting import write_masks
 from gpgc_dask.models.review import predict_and_review, rank
 from gpgc_dask.pipelines.ingest import ingest
-from gpgc_dask.results.export import export
+from gpgc_dask.results.export import EXPORTS, export
 from gpgc_dask.results.export.runs import boxed_runs, brush_bytes
-from gpgc_dask.results.ranking import records, worst
+from gpgc_dask.results.ranking import records, select_worst
 from tests.support.coco_files import write_coco
 from tests.support.exporting import VOID, decode_brush, make_job
 from tests.support.images import save_pairs
@@ -103,7 +103,7 @@ def test_label_studio_gets_tasks_worst_first(job, tmp_path):
         path = (tmp_path / "predicted" / known["image"]).with_suffix(".png")
         painted = brushed(predicted, mask.shape).get("foreground", np.zeros(mask.shape))
         np.testing.assert_array_equal(painted, np.asarray(Image.open(path)) == 255)
-    assert tasks[0]["data"]["told"] == (
+    assert tasks[0]["data"]["summary"] == (
         "1 of 13, worst first: agreement unknown, suspect, mostly void"
     )
     assert tasks[2]["data"]["flags"] == "suspect, empty mask"
@@ -265,7 +265,7 @@ def test_the_worst_are_chosen(job, tmp_path, options, count):
     report = export(job.model, tmp_path / "tasks.json", "label-studio", **options)
     ranking = rank(job.model.review_)
     assert names_in(tmp_path / "tasks.json") == ranking["image"].tolist()[:count]
-    assert report.images == count == len(worst(ranking, **options))
+    assert report.images == count == len(select_worst(ranking, **options))
 
 
 def test_by_confidence(job, tmp_path):
@@ -354,12 +354,12 @@ def test_masks_of_a_coco_file(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"to": "labelme"}, "to must be one of 'label-studio', 'cvat', 'fiftyone', 'cleanlab'"),
+        ({"to": "labelme"}, "choose one of label-studio, cvat, fiftyone, cleanlab"),
         ({"to": "cvat"}, "cvat reads .xml files: name one, not out.json"),
-        ({"count": 3, "below": 0.5}, "say one of worst"),
+        ({"count": 3, "below": 0.5}, "choose one of worst"),
         ({"count": "0%"}, "worst must be a share"),
         ({"below": float("nan")}, "below must be a number"),
-        ({"to": "fiftyone", "image_prefix": "https://host"}, "belong to label-studio"),
+        ({"to": "fiftyone", "image_prefix": "https://host"}, "fiftyone has no option image_prefix"),
     ],
 )
 def test_wrong_uses_are_told(job, tmp_path, options, message):
@@ -377,9 +377,9 @@ def test_models_that_cannot_be_exported(job, tmp_path):
     with pytest.raises(ValueError, match="has not reviewed its images yet"):
         export(GP().fit(job.dataset), tmp_path / "a.json", "fiftyone")
     machine = MarginSVM(C=0.01).fit(job.dataset)
-    with pytest.raises(ValueError, match="MarginSVM gives no probabilities"):
+    with pytest.raises(ValueError, match="MarginSVM has no probabilities"):
         export(machine, tmp_path / "a.npz", "cleanlab", dataset=job.dataset)
-    with pytest.raises(ValueError, match="CVAT has one mask"):
+    with pytest.raises(ValueError, match="cvat holds one mask per label and image"):
         export(job.model, tmp_path / "a.xml", "cvat", dataset=job.dataset)
 
 
@@ -427,3 +427,61 @@ def test_wrong_calls(job, tmp_path, run, arguments, code, message):
     assert found == code
     assert message in err
     assert not target.exists()
+
+
+# -- a new format ----------------------------------------------------------------------------------
+
+TOY = '''
+from gpgc_dask.results.export import ExportFormat, ExportReport
+from gpgc_dask.storage.location import write_whole
+
+
+class NameList(ExportFormat):
+    """The names of the images, one per line."""
+
+    suffix = ".txt"
+    options = ("ending",)
+
+    def __init__(self, target, selection, *, ending="\\n"):
+        super().__init__(target, selection)
+        self.ending = ending
+
+    def write(self, progress=None):
+        names = self.selection.chosen["image"].tolist()
+        write_whole(self.target, self.ending.join(names).encode())
+        return ExportReport([str(self.target)], len(names), len(self.selection.review))
+'''
+
+
+@pytest.fixture
+def toy(tmp_path, monkeypatch):
+    """A format in one file, registered by one line."""
+    (tmp_path / "toy_export.py").write_text(TOY)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(EXPORTS, "_loaded", dict(EXPORTS._loaded))
+    monkeypatch.setitem(EXPORTS._places, "toy", "toy_export:NameList")
+
+
+def test_a_format_is_one_file_and_one_line(job, toy, tmp_path, run):
+    expected = rank(job.model.review_)["image"].tolist()[:3]
+    report = export(job.model, tmp_path / "worst.txt", "toy", count=3)
+    assert (report.images, report.of) == (3, 13)
+    assert (tmp_path / "worst.txt").read_text().splitlines() == expected
+    export(job.model, tmp_path / "worst.txt", "toy", count=3, ending=", ")
+    assert (tmp_path / "worst.txt").read_text() == ", ".join(expected)
+    model, target = job.folder / "model.zarr", tmp_path / "list.txt"
+    code, out, _ = run("export", model, "--to", "toy", "-o", target, "--worst", "3")
+    assert code == 0
+    assert "3 of 13 images" in out
+    assert target.read_text().splitlines() == expected
+
+
+def test_help_and_errors_list_the_formats(job, toy, tmp_path, run):
+    _, out, _ = run("export", "--help")
+    for name in ("label-studio", "cvat", "fiftyone", "cleanlab"):
+        assert name in out
+    code, _, err = run("export", job.folder / "model.zarr", "--to", "labelme", "-o", "x.json")
+    assert code == 2
+    assert "not one of label-studio, cvat, fiftyone, cleanlab, toy" in err
+    with pytest.raises(ValueError, match="label-studio, cvat, fiftyone, cleanlab, toy"):
+        export(job.model, tmp_path / "x.json", "labelme")

@@ -16,7 +16,8 @@ from gpgc_dask import GP, GPGC, load, open_dataset
 from gpgc_dask.models.review import rank
 from gpgc_dask.pipelines.ingest import ingest
 from gpgc_dask.pipelines.train import train
-from gpgc_dask.results.ranking import COLUMNS, is_suspect, kept, records, to_csv
+from gpgc_dask.results.columns import column_names
+from gpgc_dask.results.ranking import is_suspect, records, select_best, to_csv
 from gpgc_dask.results.selection import filter_coco, write_folder
 from tests.support.coco_files import write_coco
 from tests.support.images import save_pair, save_pairs
@@ -93,7 +94,7 @@ def test_columns_that_programs_read(table):
     text = to_csv(rank(table))
     rows = list(csv.DictReader(io.StringIO(text)))
     assert text.splitlines()[0] == "rank,image,agreement,confidence,noise_variance,flags"
-    assert list(rows[0]) == COLUMNS
+    assert list(rows[0]) == column_names()
     assert rows[0]["agreement"] == ""
     assert {row["image"] for row in rows} == {*table["image"]}
     assert "deep/er/photo, with comma.jpg" in {row["image"] for row in rows}
@@ -110,26 +111,30 @@ def test_columns_that_programs_read(table):
 )
 def test_the_best_are_kept(table, top, count):
     ranking = rank(table)
-    assert kept(ranking, top=top)["image"].tolist() == ranking["image"].tolist()[::-1][:count]
+    assert (
+        select_best(ranking, top=top)["image"].tolist() == ranking["image"].tolist()[::-1][:count]
+    )
 
 
-def test_kept_by_score(table):
+def test_selection_by_score(table):
     ranking = rank(table)
-    found = kept(ranking, min_score=0.5)
+    found = select_best(ranking, min_score=0.5)
     assert {*found["image"]} == {*table["image"][table["agreement"] >= 0.5]}
-    assert len(kept(ranking, min_score=0.0)) == 14  # the unknown one is not at least anything
+    assert (
+        len(select_best(ranking, min_score=0.0)) == 14
+    )  # the unknown one is not at least anything
 
 
 @pytest.mark.parametrize("top", ["0%", "101%", "-3", "0", "some", "%", "2.5"])
 def test_odd_shares(table, top):
     with pytest.raises(ValueError, match=r"such as 25%.*got"):
-        kept(rank(table), top=top)
+        select_best(rank(table), top=top)
 
 
 def test_ways_to_select_exclude_each_other(table):
     for given in ({}, {"top": 3, "min_score": 0.5}):
         with pytest.raises(ValueError, match="one of top"):
-            kept(rank(table), **given)
+            select_best(rank(table), **given)
 
 
 def test_one_noise_for_all_has_no_confidence(job):
@@ -171,7 +176,7 @@ def test_another_dataset_is_no_review(job, tmp_path):
 @pytest.mark.parametrize("copy", [False, True])
 def test_a_folder_for_other_tools(job, table, tmp_path, copy):
     folder, _, model = job
-    chosen = kept(rank(table), top=12)
+    chosen = select_best(rank(table), top=12)
     target = write_folder(chosen, model.dataset_["source"], tmp_path / "clean", copy=copy)
     for kind, ending in (("images", ".jpg"), ("masks", ".png")):
         found = {p.relative_to(target / kind).as_posix(): p for p in (target / kind).rglob("*.*")}
@@ -212,7 +217,7 @@ def test_a_coco_file_of_the_selected(tmp_path, run):
     assert code == 0, err
     assert "5 of 12 images" in text
     content = json.loads(out.read_text())
-    best = kept(rank(model.review_), top=5)["image"]
+    best = select_best(rank(model.review_), top=5)["image"]
     assert {one["file_name"] for one in content["images"]} == {*best}
     assert {one["image_id"] for one in content["annotations"]} == {
         one["id"] for one in content["images"]
@@ -273,4 +278,4 @@ def test_commands(run, job, tmp_path):
     code, out, _ = run("select", model, "--top", "80%", "--rest", "--json")
     assert json.loads(out)["images"] == [row["image"] for row in rows[:3]]
     _, _, err = run("select", model, "--top", "100%", "--by", "confidence")
-    assert "flagged" in err
+    assert "of the selected images have flags" in err

@@ -193,7 +193,7 @@ def test_one_noise_for_all(job, tmp_path):
     _, dataset, _ = job
     write_report(dataset, GP().fit(dataset), tmp_path / "r.html")
     text = (tmp_path / "r.html").read_text()
-    assert 'id="chart-noise"' not in text
+    assert 'id="chart-noise_variance"' not in text
     assert 'value="confidence"' not in text
 
 
@@ -290,7 +290,7 @@ def test_sorting_and_filtering(opened, job):
     page.select_option("#show", "suspect")
     assert set(opened.names()) == {*SPOILT, "sub/empty.jpg"}
     assert page.inner_text("#count") == "3 of 16 images"
-    page.select_option("#show", "flag:empty mask")
+    page.select_option("#show", "flags:empty mask")
     assert opened.names() == ["sub/empty.jpg"]
     page.fill("#search", "no such name")
     assert opened.names() == []
@@ -401,14 +401,14 @@ def test_five_thousand_images_scroll(browser, job, report, tmp_path):
     """A page of 5,000 keeps a screenful of elements, wherever it is scrolled to."""
     folder, dataset, model = job
     ranking = rank(model.review(dataset))
-    content = report_page.content("many", dataset, model, ranking)
+    content = report_page.page_content("many", dataset, model, ranking)
     packed = embedded(folder / "report.html", "pictures-0")
     content["ranking"] = [
         content["ranking"][i % 16] | {"rank": i + 1, "image": f"photo_{i:05d}.jpg"}
         for i in range(5000)
     ]
     path = tmp_path / "many.html"
-    path.write_text(report_page.render(content, [packed[i % 16] for i in range(5000)]))
+    path.write_text(report_page.render_page(content, [packed[i % 16] for i in range(5000)]))
     context = browser.new_context(viewport={"width": 1366, "height": 900})
     opened = Page(context.new_page()).open(path)
     page = opened.page

@@ -6,51 +6,75 @@ import io
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import xarray as xr
 
 from gpgc_dask.core.arrays import Labels
 from gpgc_dask.core.errors import InputError
+from gpgc_dask.core.progress import Listener
 from gpgc_dask.data.training import training_arrays
 from gpgc_dask.execution.compute import compute
 from gpgc_dask.models.decisions import likelihood_logits, to_probabilities
+from gpgc_dask.results.columns import columns_in
+from gpgc_dask.results.export.base import ExportFormat, ExportReport
+from gpgc_dask.storage.location import write_whole
 
-__all__ = ["image_scores", "probabilities", "to_npz"]
-
-
-def image_scores(table: pd.DataFrame) -> dict[str, Labels]:
-    """``images`` and their ``image_scores`` in [0, 1], low = bad; 0 where nothing is known."""
-    scores = table["agreement"].to_numpy(dtype=np.float64)
-    names = np.array(table["image"].tolist(), dtype=str)
-    return {"images": names, "image_scores": np.nan_to_num(scores)}
+__all__ = ["Cleanlab"]
 
 
-def probabilities(model: Any, dataset: xr.Dataset, photos: Labels) -> dict[str, Labels]:
-    """Superpixels of some photos: ``labels``, ``pred_probs`` and which of the photos they are of.
+class Cleanlab(ExportFormat):
+    """Arrays in an ``.npz`` file, which NumPy reads without pickle.
 
-    The probabilities are those of models that never saw the photo: softmax of 2f/ε̄², with the
-    leave-group-out mean f and the typical noise ε̄²; the variance of f, small beside it, is left
-    out. Superpixels without weight (void) are not among them.
+    ``images`` are the names in the order of the dataset, ``image_scores`` their agreement in
+    [0, 1], 0 if it is unknown. The other columns of the ranking that are numbers have arrays of
+    their names. With a dataset also ``labels``, ``pred_probs`` and ``image_of_label``.
     """
-    if not hasattr(model, "typical_noise_"):
-        raise InputError(
-            f"a {type(model).__name__} gives no probabilities: export without the dataset, or fit "
-            "a GPGC or GP"
-        )
-    given = training_arrays(dataset)
-    (values,) = compute(model.leave_group_out(dataset))
-    logits = likelihood_logits(values, 0.0, model.typical_noise_)
-    place = np.full(dataset.sizes["photo"], -1)
-    place[photos] = np.arange(photos.size)
-    of = place[np.asarray(given.groups.codes)]
-    used = (of >= 0) & (given.weight > 0)
-    codes = np.searchsorted(model.classes_, given.y[used])
-    found = to_probabilities(logits, model.classes_.size)[used]
-    return {"labels": codes, "pred_probs": found, "image_of_label": of[used]}
 
+    suffix = ".npz"
 
-def to_npz(arrays: dict[str, Any]) -> bytes:
-    """The arrays as an .npz file, which numpy reads without pickle."""
-    content = io.BytesIO()
-    np.savez_compressed(content, **arrays)
-    return content.getvalue()
+    def write(self, progress: Listener | None = None) -> ExportReport:
+        """Write the file."""
+        arrays = self._image_arrays()
+        if self.selection.dataset is not None:
+            arrays |= self._superpixel_arrays(self.selection.dataset)
+        content = io.BytesIO()
+        np.savez_compressed(content, **arrays)
+        write_whole(self.target, content.getvalue())
+        chosen, review = self.selection.chosen, self.selection.review
+        return ExportReport([str(self.target)], len(chosen), len(review))
+
+    def _image_arrays(self) -> dict[str, Any]:
+        table = self.selection.chosen.iloc[np.argsort(self.selection.photos)]
+        scores = table["agreement"].to_numpy(dtype=np.float64)
+        names = np.array(table["image"].tolist(), dtype=str)
+        columns = {
+            column.name: table[column.name].to_numpy()
+            for column in columns_in("exports")
+            if column.kind in ("integer", "number")
+        }
+        return {"images": names, "image_scores": np.nan_to_num(scores), **columns}
+
+    def _superpixel_arrays(self, dataset: xr.Dataset) -> dict[str, Labels]:
+        """Labels, probabilities and image of each superpixel of the chosen images.
+
+        The probabilities are those of models that never saw the image: softmax of 2f/ε̄², with the
+        leave-group-out mean f and the typical noise ε̄². The variance of f is small compared with
+        ε̄² and left out. Superpixels without weight (void) are left out.
+        """
+        model, photos = self.selection.model, np.sort(self.selection.photos)
+        if model.typical_noise is None:
+            raise InputError(
+                f"a {type(model).__name__} has no probabilities: export without the dataset, or "
+                "fit a GPGC or GP"
+            )
+        given = training_arrays(dataset)
+        (values,) = compute(model.leave_group_out(dataset))
+        logits = likelihood_logits(values, 0.0, model.typical_noise)
+        place = np.full(dataset.sizes["photo"], -1)
+        place[photos] = np.arange(photos.size)
+        image = place[np.asarray(given.groups.codes)]
+        used = (image >= 0) & (given.weight > 0)
+        return {
+            "labels": np.searchsorted(model.classes_, given.y[used]),
+            "pred_probs": to_probabilities(logits, model.classes_.size)[used],
+            "image_of_label": image[used],
+        }

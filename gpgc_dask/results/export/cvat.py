@@ -7,31 +7,34 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as Xml
 
-from gpgc_dask.results.export.images import Image, regions
+from gpgc_dask.results.columns import column_names
+from gpgc_dask.results.export.images import Image, ImageFormat, regions
 from gpgc_dask.results.export.runs import boxed_runs
 
 __all__ = ["Cvat"]
 
 REVIEW = "review"
-"""Label of the tag that holds what is known of an image."""
-
-FACTS = ("rank", "agreement", "confidence", "noise_variance", "flags")
+"""Label of the tag that holds the columns of the ranking as attributes."""
 
 
-class Cvat:
-    """An ``<image>`` each, numbered in the order of the ranking."""
+class Cvat(ImageFormat):
+    """One ``<image>`` per image, numbered in the order of the ranking.
 
-    def __init__(self, target: Path, labels: dict[int, str]) -> None:
-        self.target, self.labels = target, labels
+    The target is in the format *CVAT for images 1.1*. The labels of the task and the paths of the
+    photos are written next to it.
+    """
+
+    suffix = ".xml"
+    accepts_dataset = False
 
     def entry(self, image: Image) -> tuple[str, Xml.Element]:
-        """(path of the photo, what is said of it)."""
+        """(path of the photo, its ``<image>`` element)."""
         height, width = image.given.shape
-        told = Xml.Element("image", name=image.name, width=str(width), height=str(height))
+        element = Xml.Element("image", name=image.name, width=str(width), height=str(height))
         for label, inside in regions(image.given, self.labels):
             lengths, (left, top, width, height) = boxed_runs(inside)
             Xml.SubElement(
-                told,
+                element,
                 "mask",
                 label=label,
                 source="file",
@@ -43,21 +46,20 @@ class Cvat:
                 height=str(height),
                 z_order="0",
             )
-        tag = Xml.SubElement(told, "tag", label=REVIEW, source="file")
-        facts = image.facts | {"flags": ", ".join(image.tags)}
-        for name in FACTS:
-            value = facts[name]
-            Xml.SubElement(tag, "attribute", name=name).text = "" if value is None else str(value)
-        return image.path, told
+        tag = Xml.SubElement(element, "tag", label=REVIEW, source="file")
+        for name, value in image.attributes.items():
+            text = ", ".join(value) if isinstance(value, list) else value
+            Xml.SubElement(tag, "attribute", name=name).text = "" if text is None else str(text)
+        return image.path, element
 
     def files(self, entries: list[tuple[str, Xml.Element]]) -> dict[Path, bytes]:
-        """The annotations; beside them the labels, and the photos' paths one a line."""
+        """The annotations, the labels, and the paths of the photos, one per line."""
         root = Xml.Element("annotations")
         Xml.SubElement(root, "version").text = "1.1"
         root.append(self._meta(len(entries)))
-        for number, (_, told) in enumerate(entries):
-            told.set("id", str(number))
-            root.append(told)
+        for number, (_, element) in enumerate(entries):
+            element.set("id", str(number))
+            root.append(element)
         Xml.indent(root)
         photos = "".join(f"{path}\n" for path, _ in entries)
         return {
@@ -80,14 +82,14 @@ class Cvat:
         return meta
 
     def _labels(self) -> list[dict[str, Any]]:
-        """The labels as CVAT's constructor takes them in its "raw" form."""
+        """The labels in the "raw" form of CVAT's label constructor."""
         text = {"mutable": False, "input_type": "text", "default_value": "", "values": [""]}
         drawn = [{"name": name, "type": "mask", "attributes": []} for name in self.labels.values()]
-        facts = [{"name": name, **text} for name in FACTS]
-        return [*drawn, {"name": REVIEW, "type": "tag", "attributes": facts}]
+        attributes = [{"name": name, **text} for name in column_names("exports")]
+        return [*drawn, {"name": REVIEW, "type": "tag", "attributes": attributes}]
 
 
 def _add(element: Xml.Element, **texts: object) -> None:
-    """Elements of these names within another."""
+    """Add elements of these names and texts to another."""
     for name, text in texts.items():
         Xml.SubElement(element, name).text = str(text)

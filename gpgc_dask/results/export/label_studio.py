@@ -11,62 +11,60 @@ from xml.etree import ElementTree as Xml
 
 from gpgc_dask.core.arrays import Labels
 from gpgc_dask.core.errors import InputError
-from gpgc_dask.results.export.images import Image, regions
+from gpgc_dask.results.export.base import Selection
+from gpgc_dask.results.export.images import Image, ImageFormat, regions
 from gpgc_dask.results.export.runs import brush_bytes
 from gpgc_dask.storage.location import check_no_secret
 
-__all__ = ["LabelStudio", "image_urls"]
+__all__ = ["LabelStudio"]
 
 BRUSH, PICTURE = "mask", "image"
 """Names of the two parts of the labelling interface."""
 
 GIVEN, PREDICTED = "given mask", "prediction"
-"""What Label Studio lists as versions of a model. It offers the last one to be mended."""
+"""Names that Label Studio lists as versions of a model. It offers the last one for correction."""
 
 
-def image_urls(
-    folder: str, document_root: str | None, prefix: str | None
-) -> Callable[[Image], str]:
-    """Where Label Studio finds an image: below a URL, or among the files that it serves itself.
+class LabelStudio(ImageFormat):
+    """Tasks in the order of the ranking, and the labelling interface for them.
 
-    folder : of the images;  document_root : what Label Studio is told to serve, by default the
-        folder that holds the images' folder
+    Parameters
+    ----------
+    target, selection
+        See :class:`~gpgc_dask.results.export.base.ExportFormat`.
+    document_root : str, optional
+        Folder that Label Studio serves files from. Default: the folder that contains the folder of
+        photos.
+    image_prefix : str, optional
+        URL below which Label Studio finds the photos, instead of ``document_root``.
     """
-    if prefix is not None:
-        check_no_secret(prefix)
-        return lambda image: f"{prefix.rstrip('/')}/{quote(image.name)}"
-    root = Path(folder).parent if document_root is None else Path(document_root)
-    root = root.expanduser().absolute()
 
-    def local(image: Image) -> str:
-        path = Path(image.path)
-        if not path.is_relative_to(root):
-            raise InputError(
-                f"{path} is not in the document root {root}: name a folder that holds all photos "
-                "(--document-root), or say at which URL they are (--image-prefix)"
-            )
-        return f"/data/local-files/?d={quote(path.relative_to(root).as_posix())}"
-
-    return local
-
-
-class LabelStudio:
-    """Tasks in the order of the ranking. The score of a prediction is the agreement."""
+    suffix = ".json"
+    options = ("document_root", "image_prefix")
 
     def __init__(
-        self, target: Path, labels: dict[int, str], url: Callable[[Image], str], n: int
+        self,
+        target: Path,
+        selection: Selection,
+        *,
+        document_root: str | None = None,
+        image_prefix: str | None = None,
     ) -> None:
-        self.target, self.labels, self.url, self.n = target, labels, url, n
+        super().__init__(target, selection)
+        self.url = _image_urls(self.source["images"], document_root, image_prefix)
 
     def entry(self, image: Image) -> str:
         """The task of an image, as JSON."""
-        facts = image.facts
-        told = f"{facts['rank']} of {self.n}, worst first: agreement "
-        told += "unknown" if facts["agreement"] is None else f"{facts['agreement']:.2f}"
-        told = ", ".join([told, *image.tags])
-        data = {"image": self.url(image), "name": image.name, "told": told}
-        data |= {key: facts[key] for key in ("rank", "agreement", "confidence", "noise_variance")}
-        data["flags"] = ", ".join(image.tags)
+        rank, agreement = image.record["rank"], image.record["agreement"]
+        known = "unknown" if agreement is None else f"{agreement:.2f}"
+        place = f"{rank} of {len(self.selection.review)}, worst first: agreement {known}"
+        data = {
+            "image": self.url(image),
+            "name": image.name,
+            "summary": ", ".join([place, *image.tags]),
+        }
+        for name, value in image.attributes.items():
+            data[name] = ", ".join(value) if isinstance(value, list) else value
         layers = {PREDICTED: image.predicted, GIVEN: image.given}
         predictions = [
             self._prediction(version, image, codes)
@@ -82,7 +80,7 @@ class LabelStudio:
             "score": image.score,
             "result": [
                 {
-                    "id": f"{image.facts['rank']}-{number}",
+                    "id": f"{image.record['rank']}-{number}",
                     "from_name": BRUSH,
                     "to_name": PICTURE,
                     "type": "brushlabels",
@@ -96,7 +94,7 @@ class LabelStudio:
         }
 
     def files(self, entries: list[str]) -> dict[Path, bytes]:
-        """The tasks, and the labelling interface beside them."""
+        """The tasks, and the labelling interface."""
         tasks = "[\n" + ",\n".join(entries) + "\n]\n"
         return {
             self.target: tasks.encode(),
@@ -105,10 +103,32 @@ class LabelStudio:
 
     def _interface(self) -> bytes:
         view = Xml.Element("View")
-        Xml.SubElement(view, "Header", value="$told")
+        Xml.SubElement(view, "Header", value="$summary")
         Xml.SubElement(view, "Image", name=PICTURE, value="$image", zoom="true")
         brush = Xml.SubElement(view, "BrushLabels", name=BRUSH, toName=PICTURE)
         for label in self.labels.values():
             Xml.SubElement(brush, "Label", value=label)
         Xml.indent(view)
         return Xml.tostring(view, encoding="utf-8") + b"\n"
+
+
+def _image_urls(
+    folder: str, document_root: str | None, prefix: str | None
+) -> Callable[[Image], str]:
+    """A function that returns the URL of an image: below ``prefix``, or a file that is served."""
+    if prefix is not None:
+        check_no_secret(prefix)
+        return lambda image: f"{prefix.rstrip('/')}/{quote(image.name)}"
+    root = Path(folder).parent if document_root is None else Path(document_root)
+    root = root.expanduser().absolute()
+
+    def local(image: Image) -> str:
+        path = Path(image.path)
+        if not path.is_relative_to(root):
+            raise InputError(
+                f"{path} is not in the document root {root}: name a folder that contains all "
+                "photos (--document-root), or the URL where they are (--image-prefix)"
+            )
+        return f"/data/local-files/?d={quote(path.relative_to(root).as_posix())}"
+
+    return local

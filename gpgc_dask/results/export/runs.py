@@ -1,4 +1,4 @@
-"""Masks as run lengths, in the ways of Label Studio and of CVAT."""
+"""Masks as run lengths, in the encodings of Label Studio and CVAT."""
 
 from __future__ import annotations
 
@@ -12,19 +12,39 @@ CHANNELS = 4
 """Label Studio's masks are pictures of red, green, blue and alpha."""
 
 SIZES = np.array([3, 4, 8, 16])
-"""Bits that the length of a run may have."""
+"""Numbers of bits in which the length of a run can be stored."""
 
 
 def run_lengths(flat: Mask) -> Index:
-    """Lengths of the runs of a flat mask in turn, False first: where it begins with True, 0."""
+    """Lengths of the runs of equal values in a flat mask.
+
+    Parameters
+    ----------
+    flat : (n,) array of bool
+
+    Returns
+    -------
+    (runs,) array of int
+        Runs of False and True alternate, False first: 0 if the mask begins with True.
+    """
     bounds = np.flatnonzero(np.diff(flat, prepend=False, append=not flat[-1]))
     return np.diff(bounds, prepend=0)
 
 
 def boxed_runs(mask: Mask) -> tuple[list[int], tuple[int, int, int, int]]:
-    """(run lengths, outside first, row by row, within a box; its left, top, width and height).
+    """Run lengths of a mask within its bounding box, as CVAT stores them.
 
-    The box is the smallest that holds the mask, which must not be empty.
+    Parameters
+    ----------
+    mask : (height, width) array of bool
+        Must not be empty.
+
+    Returns
+    -------
+    lengths : list of int
+        Run lengths within the box, row by row, outside first.
+    box : tuple of int
+        Left, top, width and height of the bounding box.
     """
     rows, columns = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))
     top, left = int(rows[0]), int(columns[0])
@@ -34,16 +54,27 @@ def boxed_runs(mask: Mask) -> tuple[list[int], tuple[int, int, int, int]]:
 
 
 def brush_bytes(mask: Mask) -> list[int]:
-    """A mask as Label Studio's brush has it: rle-pack of its RGBA picture, 0 or 255, as bytes.
+    """Encode a mask as Label Studio's brush: rle-pack of its RGBA picture of 0 and 255.
 
-    A bit stream: the number of values (32 bits), their size less 1 (5 bits), four sizes of lengths
-    less 1 (4 bits each); then of each run a 1, which of the sizes (2 bits), its length less 1 and
-    its value.
+    Parameters
+    ----------
+    mask : (height, width) array of bool
+
+    Returns
+    -------
+    list of int
+        The bytes of the encoding.
+
+    Notes
+    -----
+    The encoding is a bit stream: the number of values (32 bits), the size of a value minus 1
+    (5 bits), four sizes of lengths minus 1 (4 bits each); then for each run a 1, the index of its
+    size (2 bits), its length minus 1 and its value.
     """
     lengths = CHANNELS * run_lengths(mask.ravel())
     values = np.where(np.arange(lengths.size) % 2, 255, 0)
     longest = 1 << SIZES[-1]
-    pieces = -(-lengths // longest)  # none of a run of nothing
+    pieces = -(-lengths // longest)  # an empty run has no pieces
     parts = np.full(pieces.sum(), longest)
     last = np.cumsum(pieces)[pieces > 0] - 1
     parts[last] = (lengths[pieces > 0] - 1) % longest + 1
@@ -61,7 +92,7 @@ def brush_bytes(mask: Mask) -> list[int]:
 
 
 def _bits(codes: Index, width: Index) -> Mask:
-    """The bits of numbers that are so many bits wide each, one after the other."""
+    """Concatenated bits of numbers, each ``width`` bits wide."""
     aligned = (codes.astype(np.uint64) << (32 - width).astype(np.uint64)).astype(">u4")
     bits = np.unpackbits(aligned.view(np.uint8).reshape(-1, 4), axis=1)
     return bits[np.arange(32) < width[:, None]].astype(bool)

@@ -1,5 +1,5 @@
 "use strict";
-// The gallery draws only what is in view: thousands of images cost no more than a screenful.
+// The gallery draws only the images in view, however many there are.
 (() => {
   const $ = (id) => document.getElementById(id);
   const data = JSON.parse($("data").textContent);
@@ -10,11 +10,19 @@
   const GIVEN = [255, 140, 0], PREDICTED = [0, 163, 224], DIFFER = [255, 43, 214], NONE = 255;
   const GAP = 14, NARROWEST = 400, MARGIN_ROWS = 2;
 
-  // -- what is known of an image ---------------------------------------------------------------
+  // -- values of an image ----------------------------------------------------------------------
   let threshold = data.threshold;
   const isSuspect = (image) => !(image.agreement >= threshold);
-  const number = (value, digits) => value === null ? "–" : value.toFixed(digits);
-  const short = (value) => value === null ? "–" : Number(value.toPrecision(3)).toString();
+  // A number by the column's format, such as ".2f" or ".3g".
+  function format(column, value) {
+    if (value === null) return "–";
+    if (!column.format) return String(value);
+    const digits = Number(column.format.slice(1, -1));
+    return column.format.endsWith("f") ? value.toFixed(digits) : Number(value.toPrecision(digits || 6)).toString();
+  }
+  const shownColumns = data.columns.filter((column) => column.kind !== "labels");
+  const labelColumns = data.columns.filter((column) => column.kind === "labels");
+  const agreementColumn = data.columns.find((column) => column.name === "agreement") || { format: ".2f" };
   const chunks = new Map();
   function picture(image) {
     const index = image.rank - 1, part = Math.floor(index / data.chunk);
@@ -25,16 +33,16 @@
     return chunks.get(part)[index % data.chunk] || null;
   }
 
-  // -- marks: kept in this browser, for this dataset -------------------------------------------
+  // -- marks: stored in this browser, for this dataset -----------------------------------------
   const store = "gpgc-marks-" + data.key;
   let marks = new Set();
-  try { marks = new Set(JSON.parse(localStorage.getItem(store) || "[]")); } catch { /* not kept */ }
+  try { marks = new Set(JSON.parse(localStorage.getItem(store) || "[]")); } catch { /* not stored */ }
   function toggleMark(image) {
     if (!marks.delete(image.image)) marks.add(image.image);
-    try { localStorage.setItem(store, JSON.stringify([...marks])); } catch { /* not kept */ }
-    tellMarks();
+    try { localStorage.setItem(store, JSON.stringify([...marks])); } catch { /* not stored */ }
+    countMarks();
   }
-  function tellMarks() {
+  function countMarks() {
     const n = images.filter((image) => marks.has(image.image)).length;
     $("save").disabled = n === 0;
     $("save").textContent = n ? `Save list of marked (${n})` : "Save list of marked";
@@ -111,17 +119,17 @@
     if (text !== undefined) made.textContent = text;
     return made;
   }
-  const TOLD = { photo: "photo", given: "given mask", predicted: "prediction", differ: "where they differ" };
+  const CAPTIONS = { photo: "photo", given: "given mask", predicted: "prediction", differ: "where they differ" };
   function panel(image, kind) {
-    const holder = element("span", "panel", TOLD[kind]), frame = element("div");
+    const holder = element("span", "panel", CAPTIONS[kind]), frame = element("div");
     const canvas = element("canvas");
     canvas.setAttribute("role", "img");
-    canvas.setAttribute("aria-label", `${TOLD[kind]}: ${image.image}`);
+    canvas.setAttribute("aria-label", `${CAPTIONS[kind]}: ${image.image}`);
     frame.append(canvas);
     holder.prepend(frame);
     const parts = decode(image);
-    // A card that has left the view meanwhile is not drawn any more.
-    if (parts) parts.then((found) => canvas.isConnected && draw(canvas, found, kind)).catch(() => frame.append("picture damaged"));
+    // A card that has left the view in the meantime is not drawn.
+    if (parts) parts.then((loaded) => canvas.isConnected && draw(canvas, loaded, kind)).catch(() => frame.append("picture corrupted"));
     else frame.append("no picture");
     return holder;
   }
@@ -129,23 +137,21 @@
     const bar = element("span", "confidence"), fill = element("i");
     fill.style.width = `${100 * (image.confidence || 0)}%`;
     bar.append(fill);
-    bar.title = `confidence ${number(image.confidence, 2)}: more reliable than this share of the images`;
+    bar.title = `confidence ${image.confidence === null ? "unknown" : image.confidence.toFixed(2)}: more reliable than this share of the images`;
     return bar;
   }
   function numbers(image) {
     const line = element("span", "numbers");
-    const pair = (name, value) => {
-      const told = element("span", "", `${name} `);
-      told.append(element("b", "", value));
-      line.append(told, " ");
-    };
-    pair("agreement", number(image.agreement, 2));
-    if (data.confidence) pair("confidence", number(image.confidence, 2));
-    pair("noise", short(image.noise_variance));
+    for (const column of shownColumns) {
+      const pair = element("span", "", `${column.title} `);
+      pair.title = column.help;
+      pair.append(element("b", "", format(column, image[column.name])));
+      line.append(pair, " ");
+    }
     return line;
   }
-
-  const flags = (image) => image.flags.map((flag) => element("span", "flag", `⚑ ${flag}`));
+  const labelsOf = (image) => labelColumns.flatMap((column) => image[column.name]);
+  const flags = (image) => labelsOf(image).map((label) => element("span", "flag", `⚑ ${label}`));
 
   // -- the gallery -----------------------------------------------------------------------------
   const gallery = $("gallery");
@@ -200,7 +206,7 @@
       item.style.height = `${rowHeight - GAP}px`;
       item.style.transform = `translate(${(index % columns) * (cardWidth + GAP)}px, ${Math.floor(index / columns) * rowHeight}px)`;
       cards.set(index, item);
-      // In the order of the images, so that Tab goes on to the next one.
+      // In the order of the images, so that Tab moves to the next one.
       let after = index + 1;
       while (after < last && !cards.has(after)) after++;
       gallery.insertBefore(item, after < last ? cards.get(after) : null);
@@ -217,17 +223,20 @@
   }
 
   // -- sorting and filtering -------------------------------------------------------------------
-  const lowest = (value) => value === null ? -Infinity : value;
   const orders = {
-    "agreement": (a, b) => a.rank - b.rank,
-    "-agreement": (a, b) => b.rank - a.rank,
-    "confidence": (a, b) => lowest(a.confidence) - lowest(b.confidence) || a.rank - b.rank,
-    "-confidence": (a, b) => lowest(b.confidence) - lowest(a.confidence) || b.rank - a.rank,
     "image": (a, b) => a.image < b.image ? -1 : a.image > b.image ? 1 : 0,
   };
+  for (const { name, higher_is_better: higherIsBetter } of shownColumns) {
+    // Unknown values are the worst. The ranks are by agreement already, ties included.
+    const value = (image) => image[name] === null ? (higherIsBetter ? -Infinity : Infinity) : image[name];
+    const compare = name === "agreement" ? () => 0 : (a, b) => value(a) - value(b) || 0;
+    orders[name] = (a, b) => compare(a, b) || a.rank - b.rank;
+    orders["-" + name] = (a, b) => compare(b, a) || b.rank - a.rank;
+  }
   function passes(image, kind) {
-    if (kind.startsWith("flag:")) return image.flags.includes(kind.slice(5));
-    return { all: true, suspect: isSuspect(image), fine: !isSuspect(image), flagged: image.flags.length > 0,
+    const colon = kind.indexOf(":");
+    if (colon > 0) return image[kind.slice(0, colon)].includes(kind.slice(colon + 1));
+    return { all: true, suspect: isSuspect(image), fine: !isSuspect(image), flagged: labelsOf(image).length > 0,
       marked: marks.has(image.image) }[kind];
   }
   function refresh() {
@@ -241,7 +250,7 @@
   }
   function moveThreshold() {
     threshold = Number($("threshold").value);
-    $("threshold-told").textContent = threshold.toFixed(2);
+    $("threshold-value").textContent = threshold.toFixed(2);
     $("suspect-count").textContent = images.filter(isSuspect).length.toLocaleString("en");
     for (const bar of document.querySelectorAll("#chart-agreement .bar")) {
       bar.classList.toggle("suspect", (Number(bar.dataset.low) + Number(bar.dataset.high)) / 2 < threshold);
@@ -261,16 +270,16 @@
     body.replaceChildren(panels);
     if (data.confidence) body.append(confidenceBar(image));
     body.append(numbers(image), ...flags(image));
-    // Not disabled: a button that is would lose the focus, and with it the keys.
+    // Not disabled: a disabled button would lose the focus and the keyboard.
     $("previous").setAttribute("aria-disabled", index === 0);
     $("next").setAttribute("aria-disabled", index === shown.length - 1);
-    tellMark(image);
+    updateMarkButton(image);
     if (!dialog.open) {
       dialog.showModal();
       $("large-name").focus();
     }
   }
-  function tellMark(image) {
+  function updateMarkButton(image) {
     $("mark").textContent = marks.has(image.image) ? "Unmark" : "Mark";
     $("mark").setAttribute("aria-pressed", marks.has(image.image));
   }
@@ -278,14 +287,14 @@
     const marked = marks.has(image.image);
     card.classList.toggle("marked", marked);
     card.setAttribute("aria-label", `${image.image}, rank ${image.rank} of ${images.length}, `
-      + `agreement ${number(image.agreement, 2)}${image.flags.map((flag) => ", " + flag).join("")}`
+      + `agreement ${format(agreementColumn, image.agreement)}${labelsOf(image).map((label) => ", " + label).join("")}`
       + `${marked ? ", marked" : ""}. Enlarge`);
   }
   function markAt(index) {
     const image = shown[index], item = cards.get(index);
     toggleMark(image);
     if (item) showMark(item.firstChild, image);
-    if (dialog.open) tellMark(image);
+    if (dialog.open) updateMarkButton(image);
     else if ($("show").value === "marked") { refresh(); focusCard(Math.min(index, shown.length - 1)); }
   }
 
@@ -343,6 +352,6 @@
     swatch.style.background = `rgb(${red} ${green} ${blue})`;
   });
   moveThreshold();
-  tellMarks();
+  countMarks();
   refresh();
 })();

@@ -1,10 +1,9 @@
-"""The page: numbers, charts and pictures put into a template that loads nothing from elsewhere."""
+"""The page of the report: numbers, charts and pictures in a template that loads nothing."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,29 +19,48 @@ import pandas as pd
 import xarray as xr
 from markupsafe import Markup
 
-from gpgc_dask.core.progress import Progress, decades_to_go, work_listener
+from gpgc_dask.core.arrays import Index
+from gpgc_dask.core.progress import Listener, Meter, Progress, decades_to_go, work_listener
 from gpgc_dask.data.dataset import background_class
+from gpgc_dask.models.protocol import FittedModel
 from gpgc_dask.models.review import predict_and_review, rank
 from gpgc_dask.results.charts import bars, histogram, line
+from gpgc_dask.results.columns import Column, columns_in
 from gpgc_dask.results.pictures import Picture, pictures, thumbnail_side
 from gpgc_dask.results.ranking import SUSPECT_BELOW, is_suspect, records
 from gpgc_dask.storage.location import write_whole
 
-__all__ = ["ReportSummary", "write_report"]
+__all__ = ["ReportSummary", "page_content", "render_page", "write_report"]
 
-MOST_PICTURES = 20_000
-"""The worst images have pictures; of a larger set the others are listed by their numbers."""
+MAX_PICTURES = 20_000
+"""Number of images with a picture, worst first; the others are listed by their numbers."""
 
 CHUNK = 100
 """Pictures that the page unpacks at a time."""
 
+GONE_FLAG, CHANGED_FLAG = "photo gone", "mask changed since"
+
 
 @dataclass(frozen=True)
 class ReportSummary:
-    """What a report shows.
+    """Summary of a report.
 
-    gone : photos that are no longer where they were at ingest, or have another size
-    changed : masks that tell something else than they did at ingest
+    Attributes
+    ----------
+    path : str
+        The page.
+    images : int
+        Number of images.
+    suspect : int
+        Number of suspect masks.
+    pictures : int
+        Number of images with a picture.
+    gone : int
+        Number of photos that are no longer where they were at ingest, or have another size.
+    changed : int
+        Number of masks that have changed since ingest.
+    bytes : int
+        Size of the page.
     """
 
     path: str
@@ -56,7 +74,7 @@ class ReportSummary:
 
 def write_report(
     dataset: xr.Dataset,
-    model: Any,
+    model: FittedModel,
     target: str | PathLike[str],
     *,
     title: str | None = None,
@@ -64,160 +82,204 @@ def write_report(
 ) -> ReportSummary:
     """Write the report of a model on the dataset it was fitted on, as one HTML file.
 
-    One read of the features, and one of each photo and mask. The page holds small pictures, fewer
-    pixels each the more images there are, and runs no code but its own. ``progress`` is as that of
-    :func:`gpgc_dask.pipelines.ingest.ingest`.
+    Each photo and mask is read once. The page holds small pictures, with fewer pixels the more
+    images there are, and runs no code but its own.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        The dataset that the model was fitted on, as :func:`gpgc_dask.open_dataset` returns it.
+    model : FittedModel
+        A fitted model.
+    target : path
+        The HTML file. It is replaced if it exists.
+    title : str, optional
+        Default: the name of the dataset.
+    progress : bool or callable, optional
+        True shows a live line in a notebook and prints lines to stderr elsewhere. A callable is
+        called with a :class:`~gpgc_dask.core.progress.Progress`.
+
+    Returns
+    -------
+    ReportSummary
 
     Examples
     --------
-    >>> from gpgc_dask import load, open_dataset
-    >>> from gpgc_dask import write_report
-    >>> found = write_report(open_dataset("horses.zarr"), load("model.zarr"), "report.html")
-    >>> found.images, found.pictures
+    >>> from gpgc_dask import load, open_dataset, write_report
+    >>> summary = write_report(open_dataset("horses.zarr"), load("model.zarr"), "report.html")
+    >>> summary.images, summary.pictures
     (12, 12)
     """
-    predicted, table = predict_and_review(model, dataset)
-    ranking = rank(table)
-    # What rank each photo has, and which photos have a picture.
-    place = pd.Series(ranking.index, index=ranking["image"])[table["image"]].to_numpy()
-    shown = np.flatnonzero(place < MOST_PICTURES)
+    predicted, review = predict_and_review(model, dataset)
+    ranking = rank(review)
+    # Position of each photo in the ranking.
+    place = pd.Series(ranking.index, index=ranking["image"])[review["image"]].to_numpy()
     with work_listener(progress) as listener:
-        made = _pictures(dataset, predicted, shown, listener)
-    packed: list[Any] = [None] * min(len(ranking), MOST_PICTURES)
+        photos = np.flatnonzero(place < MAX_PICTURES)
+        made = _make_pictures(dataset, predicted, photos, listener)
+    packed: list[Any] = [None] * min(len(ranking), MAX_PICTURES)
     for photo, picture in made.items():
         packed[place[photo]] = [picture.width, picture.height, picture.photo, picture.labels]
     name = title or PurePosixPath(str(dataset.encoding.get("source", "dataset"))).name
-    gone, changed = (
-        [table["image"][photo] for photo, picture in made.items() if getattr(picture, state)]
-        for state in ("gone", "changed")
-    )
-    page = render(content(name, dataset, model, ranking, gone=gone, changed=changed), packed)
+    gone = [review["image"][photo] for photo, picture in made.items() if picture.gone]
+    changed = [review["image"][photo] for photo, picture in made.items() if picture.changed]
+    content = page_content(name, dataset, model, ranking, gone=gone, changed=changed)
+    page = render_page(content, packed).encode()
     path = Path(target)
-    write_whole(path, page.encode())
+    write_whole(path, page)
     return ReportSummary(
-        str(path),
-        len(ranking),
-        int(is_suspect(ranking).sum()),
-        len(made),
-        len(gone),
-        len(changed),
-        len(page.encode()),
+        path=str(path),
+        images=len(ranking),
+        suspect=content["suspect"],
+        pictures=len(made),
+        gone=len(gone),
+        changed=len(changed),
+        bytes=len(page),
     )
 
 
-def _pictures(
-    dataset: xr.Dataset,
-    predicted: Any,
-    photos: Any,
-    progress: Callable[[Progress], None] | None,
+def _make_pictures(
+    dataset: xr.Dataset, predicted: Index, photos: Index, progress: Listener | None
 ) -> dict[int, Picture]:
-    start = time.perf_counter()
+    meter = Meter(progress, "pictures", photos.size)
     made = {}
     for photo, picture in pictures(dataset, predicted, photos, thumbnail_side(photos.size)):
         made[photo] = picture
-        if progress is not None:
-            rate = len(made) / max(time.perf_counter() - start, 1e-9)
-            progress(Progress("pictures", len(made), photos.size, 0, rate))
+        meter(1, 0)
     return made
 
 
-def content(
+def page_content(
     title: str,
     dataset: xr.Dataset,
-    model: Any,
+    model: FittedModel,
     ranking: pd.DataFrame,
     *,
     gone: Sequence[str] = (),
     changed: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """All that the page says, but for the pictures.
+    """Everything that the page shows, apart from the pictures.
 
-    gone, changed : images whose photo is gone, whose mask has changed since ingest
+    Parameters
+    ----------
+    title : str
+        Name of the dataset.
+    dataset : xarray.Dataset
+        The dataset of the model.
+    model : FittedModel
+        The fitted model.
+    ranking : pandas.DataFrame
+        All images, worst first.
+    gone : sequence of str
+        Images whose photo is gone or has another size.
+    changed : sequence of str
+        Images whose mask has changed since ingest.
+
+    Returns
+    -------
+    dict
+        The variables of the template.
     """
-    suspect = int(is_suspect(ranking).sum())
+    images = _add_flags(records(ranking), {GONE_FLAG: gone, CHANGED_FLAG: changed})
     return {
         "title": title,
         "images": len(ranking),
-        "suspect": suspect,
+        "suspect": int(is_suspect(ranking).sum()),
         "threshold": SUSPECT_BELOW,
         "gone": len(gone),
         "changed": len(changed),
         "classes": list(dataset.attrs["classes"]),
         "background": background_class(dataset),
-        "ranking": _noted(records(ranking), {"photo gone": gone, "mask changed since": changed}),
-        "flags": sorted({flag for text in ranking["flags"] for flag in text.split(";") if flag}),
+        "ranking": images,
+        "columns": [_describe(column, images) for column in _known_columns(images)],
         "charts": _charts(model, ranking),
         "facts": _facts(dataset, model),
         "has_confidence": bool(ranking["confidence"].notna().any()),
         "converged": bool(model.converged_),
-        "most_pictures": MOST_PICTURES,
         "key": str(dataset.attrs.get("files_digest", title))[:16],
     }
 
 
-def _noted(
-    images: list[dict[str, Any]], notes: Mapping[str, Sequence[str]]
+def _add_flags(
+    images: list[dict[str, Any]], flags: Mapping[str, Sequence[str]]
 ) -> list[dict[str, Any]]:
-    """The images with more flags."""
-    sets = {flag: set(names) for flag, names in notes.items()}
+    """The images with further flags, {flag: names of the images}."""
+    flagged = {flag: set(names) for flag, names in flags.items()}
     return [
-        one | {"flags": one["flags"] + [f for f, names in sets.items() if one["image"] in names]}
-        for one in images
+        image
+        | {"flags": image["flags"] + [f for f, names in flagged.items() if image["image"] in names]}
+        for image in images
     ]
 
 
-def _charts(model: Any, ranking: pd.DataFrame) -> list[dict[str, Any]]:
-    agreement = ranking["agreement"].dropna().to_numpy()
-    noise = ranking["noise_variance"].dropna().to_numpy()
-    charts = [
-        {
-            "id": "agreement",
-            "title": "Agreement",
-            "told": "of each mask with a prediction made without its image",
-            "svg": histogram(agreement, f"Histogram of the agreement of {agreement.size} images"),
-        }
+def _known_columns(images: list[dict[str, Any]]) -> list[Column]:
+    """Columns of the report that have a value for some image."""
+    return [
+        column
+        for column in columns_in("report")
+        if any(image[column.name] is not None for image in images)
     ]
-    if np.ndim(getattr(model, "noise_variance_", 0)):
-        told = f"Histogram of the noise variance of {noise.size} images, logarithmic"
-        charts.append(
+
+
+def _describe(column: Column, images: list[dict[str, Any]]) -> dict[str, Any]:
+    """What the page needs to know about a column to show, sort and filter by it."""
+    values = [image[column.name] for image in images]
+    labels = {label for value in values for label in value} if column.kind == "labels" else set()
+    ordered = column.higher_is_better is not None
+    return {
+        "name": column.name,
+        "title": column.title,
+        "help": column.help,
+        "kind": column.kind,
+        "format": column.format,
+        "labels": sorted(labels),
+        "sortable": ordered and len(set(values)) > 1,
+        "higher_is_better": column.higher_is_better,
+    }
+
+
+def _charts(model: FittedModel, ranking: pd.DataFrame) -> list[dict[str, Any]]:
+    charts = [_histogram(column, ranking) for column in columns_in("report") if column.chart]
+    if model.history:
+        reads = [entry["reads"] for entry in model.history]
+        to_go = [decades_to_go(entry) for entry in model.history]
+        charts += [
             {
-                "id": "noise",
-                "title": "Noise variance",
-                "told": "learned for each image, in units of the ±1 labels",
-                "svg": histogram(noise, told, logarithmic=True),
-            }
-        )
-    if not hasattr(model, "history_"):
-        return charts
-    reads = [entry["reads"] for entry in model.history_]
-    to_go = [decades_to_go(entry) for entry in model.history_]
-    charts += [
-        {
-            "id": "convergence",
-            "title": "Convergence",
-            "told": "evidence still to be gained ÷ tolerance, by reads of the data",
-            "svg": line(reads, to_go, f"The fit nears its tolerance in {model.n_reads_} reads"),
-        },
-        {
-            "id": "scales",
-            "title": "Feature scales",
-            "told": "prior deviation learned for each group of features",
-            "svg": bars(model.feature_scales_, "Learned scale of each group of features"),
-        },
-    ]
-    return charts
-
-
-def _facts(dataset: xr.Dataset, model: Any) -> list[tuple[str, str]]:
-    source: Mapping[str, Any] = dataset.attrs["source"]
-    about = [("model", type(model).__name__)]
-    if hasattr(model, "history_"):
-        reads = f"{model.n_iter_} iterations, {model.n_reads_} reads of the data"
-        about = [
-            ("model", f"{type(model).__name__}, log evidence {model.log_evidence_:,.1f}"),
-            ("fit", reads if model.converged_ else f"{reads}; not settled"),
-            ("superpixels that count as one", f"{model.redundancy_:.2f}"),
+                "id": "convergence",
+                "title": "Convergence",
+                "caption": "evidence still to be gained ÷ tolerance, by reads of the data",
+                "svg": line(
+                    reads, to_go, f"The fit reaches its tolerance in {model.n_reads_} reads"
+                ),
+            },
+            {
+                "id": "scales",
+                "title": "Feature scales",
+                "caption": "prior standard deviation learned for each group of features",
+                "svg": bars(model.feature_scales, "Learned scale of each group of features"),
+            },
         ]
+    return [chart for chart in charts if chart is not None]
+
+
+def _histogram(column: Column, ranking: pd.DataFrame) -> dict[str, Any] | None:
+    """The histogram of a column; None if all images have the same value, as the noise of a GP."""
+    values = ranking[column.name].dropna().to_numpy()
+    logarithmic = column.chart == "logarithmic"
+    if logarithmic and np.unique(values).size < 2:
+        return None
+    axis = ", logarithmic" if logarithmic else ""
+    description = f"Histogram of the {column.title} of {values.size} images{axis}"
+    return {
+        "id": column.name,
+        "title": column.title.capitalize(),
+        "caption": column.help,
+        "svg": histogram(values, description, logarithmic=logarithmic),
+    }
+
+
+def _facts(dataset: xr.Dataset, model: FittedModel) -> list[tuple[str, str]]:
+    source: Mapping[str, Any] = dataset.attrs["source"]
     return [
         ("photos", str(source.get("images", ""))),
         ("masks", str(source.get("masks") or source.get("coco", ""))),
@@ -226,15 +288,38 @@ def _facts(dataset: xr.Dataset, model: Any) -> list[tuple[str, str]]:
             f"{dataset.sizes['superpixel']:,} superpixels × {dataset.sizes['feature']:,} features "
             f"({dataset.attrs['backbone']['name']})",
         ),
-        *about,
+        *_model_facts(model),
         ("written", f"{datetime.now():%Y-%m-%d %H:%M} by gpgc_dask {version('gpgc_dask')}"),
     ]
 
 
-def render(content: dict[str, Any], packed: list[Any]) -> str:
-    """The page of some :func:`content` and the pictures in the order of the ranks.
+def _model_facts(model: FittedModel) -> list[tuple[str, str]]:
+    name = type(model).__name__
+    if model.log_evidence is None:
+        return [("model", name)]
+    reads = f"{model.n_iter_} iterations, {model.n_reads_} reads of the data"
+    return [
+        ("model", f"{name}, log evidence {model.log_evidence:,.1f}"),
+        ("fit", reads if model.converged_ else f"{reads}; not converged"),
+        ("superpixels that count as one", f"{model.learned_redundancy:.2f}"),
+    ]
 
-    packed : [width, height, photo, labels] of each picture, see :class:`Picture`
+
+def render_page(content: dict[str, Any], packed: list[Any]) -> str:
+    """Render the page.
+
+    Parameters
+    ----------
+    content : dict
+        As :func:`page_content` returns it.
+    packed : list
+        [width, height, photo, labels] of each picture in the order of the ranks, see
+        :class:`~gpgc_dask.results.pictures.Picture`.
+
+    Returns
+    -------
+    str
+        HTML.
     """
     place = files("gpgc_dask.results.report")
     script, style = (place.joinpath(f"page.{kind}").read_text("utf-8") for kind in ("js", "css"))
@@ -254,5 +339,5 @@ def render(content: dict[str, Any], packed: list[Any]) -> str:
 
 
 def _hash(text: str) -> str:
-    """As a Content-Security-Policy names what it lets run."""
+    """Hash of a script or style, as a Content-Security-Policy names what may run."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
