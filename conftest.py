@@ -1,8 +1,10 @@
-"""What the examples in docstrings find: a folder of photos, and what is made of it."""
+"""How many processes run the tests, and the folder in which examples in docstrings run."""
 
 from __future__ import annotations
 
+import os
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -11,10 +13,27 @@ from gpgc_dask.pipelines.train import train
 from tests.support.ingesting import QUICK
 from tests.support.places import save_folders, save_others
 
+MAX_PROCESSES = 8
+"""More would wait for the longest files: pytest-xdist runs each file in one process."""
+
+
+def pytest_xdist_auto_num_workers(config):
+    """One process per core where folders are tested; a few files are tested without any."""
+    paths = [Path(argument.partition("::")[0]) for argument in config.args]
+    if not any(path.is_dir() for path in paths):
+        return 0
+    return min(len(os.sched_getaffinity(0)), MAX_PROCESSES)
+
+
+def pytest_collection_modifyitems(config, items):
+    """Begin with the long files where processes share the tests: none idles at the end."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: item.get_closest_marker("newest") is None)
+
 
 @pytest.fixture(scope="session")
 def documented(tmp_path_factory):
-    """photos/, masks/, horses.zarr and model.zarr, of colours alone: quick."""
+    """photos/, masks/, horses.zarr and model.zarr, made from colours only, which is quick."""
     place = tmp_path_factory.mktemp("documented")
     photos, masks = save_folders(place)
     save_others(place)
@@ -26,7 +45,7 @@ def documented(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def _folder_of_examples(request, monkeypatch, tmp_path):
-    """Examples in docstrings run in a copy of it."""
+    """Run each example of a docstring in a copy of that folder."""
     if isinstance(request.node, pytest.DoctestItem):
         here = tmp_path / "documented"
         shutil.copytree(request.getfixturevalue("documented"), here)

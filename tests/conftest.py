@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import dask
 import pytest
 from distributed import Client, LocalCluster
@@ -17,17 +19,30 @@ settings.register_profile(
 )
 settings.load_profile("gpgc")
 
-# Workers that tests start in their own process are forked off one that has imported all, or each
-# would spend two seconds on it. Programs that tests start do as they do for users.
+# Workers that tests start from their own process are forked from one that has imported everything:
+# otherwise each would spend two seconds on imports. Programs that tests start are not affected.
 dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
 get_mp_context().set_forkserver_preload(
     ["distributed", "gpgc_dask.models.gp", "gpgc_dask.pipelines.predict"]
 )
 
+QUICK_PACKAGES = {"core", "data", "gp", "imaging", "models", "planning"}
+"""Their tests, and the modules that are marked themselves, are what ``pytest -m quick`` runs."""
+
+
+def pytest_collection_modifyitems(items):
+    here = Path(__file__).parent
+    for item in items:
+        if (
+            item.path.is_relative_to(here)
+            and item.path.relative_to(here).parts[0] in QUICK_PACKAGES
+        ):
+            item.add_marker(pytest.mark.quick)
+
 
 @pytest.fixture
 def small_tasks(monkeypatch):
-    """Many tasks also on small data, so that seams and trees are exercised."""
+    """Split small data into many tasks, too, so that partial sums and their trees are tested."""
     monkeypatch.setattr(
         dask_oracle, "count_tasks", lambda n_rows, n_features, n_threads: max(2, n_rows // 40)
     )
@@ -60,7 +75,7 @@ def folders(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def reference(folders, tmp_path_factory):
-    """The dataset of ``folders``, made at a stroke by threads of this process."""
+    """The dataset of ``folders``, made without interruption by threads of this process."""
     target = tmp_path_factory.mktemp("reference") / "data.zarr"
     ingest(*folders, target, **QUICK)
     return target
@@ -68,14 +83,14 @@ def reference(folders, tmp_path_factory):
 
 @pytest.fixture
 def small_chunks(monkeypatch):
-    """Several chunks also of small data, so that seams are exercised."""
+    """Split small data into several chunks, too, so that their borders are tested."""
     monkeypatch.setattr("gpgc_dask.data.writing.CHUNK_BYTES", 64 * 31 * 4)
     monkeypatch.setattr("gpgc_dask.data.writing.SEGMENT_BYTES", 4 * 2 * 60 * 80)
 
 
 @pytest.fixture
 def run(capsys):
-    """Call the program in this process: (exit code, stdout, stderr)."""
+    """Run the program in this process: (exit code, stdout, stderr)."""
 
     def call(*arguments):
         with pytest.raises(SystemExit) as ended:

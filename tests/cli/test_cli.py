@@ -17,6 +17,8 @@ from gpgc_dask.pipelines.ingest import ingest
 from gpgc_dask.storage.integrity import read_attributes
 from tests.support.images import save_pair, save_pairs
 
+pytestmark = pytest.mark.newest
+
 QUICK = ["--backbone", "colour", "--superpixels", "20"]
 
 

@@ -15,6 +15,8 @@ from tests.support.images import save_pair
 from tests.support.ingesting import QUICK
 from tests.support.places import save_folders
 
+pytestmark = pytest.mark.newest
+
 COMMANDS = {info.name: info.epilog for info in app.registered_commands}
 
 ORDER = [

@@ -13,6 +13,8 @@ from gpgc_dask.pipelines.train import train
 from tests.support.images import save_pairs, tree_bytes
 from tests.support.ingesting import QUICK
 
+pytestmark = pytest.mark.newest
+
 MISSING, TEXT = "missing", "text.txt"
 OUT = "out"
 BELOW_A_FILE = f"{TEXT}/out"

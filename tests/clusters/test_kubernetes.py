@@ -41,6 +41,8 @@ from gpgc_dask.planning.shape import Shape
 from tests.support.kubernetes_api import serving
 from tests.support.kubernetes_schemas import check
 
+pytestmark = pytest.mark.newest
+
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy"
 

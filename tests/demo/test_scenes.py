@@ -13,6 +13,8 @@ from gpgc_dask.demo.folders import write_set
 from gpgc_dask.demo.scenes import draw_scene
 from tests.support.images import tree_bytes
 
+pytestmark = pytest.mark.newest
+
 SEEDS = range(16)
 
 

@@ -22,6 +22,8 @@ from gpgc_dask.pipelines.train import train
 from tests.support.processes import Processes
 from tests.support.superpixels import write_dataset
 
+pytestmark = pytest.mark.newest
+
 N, K = 60_000, 384
 PAPER = {"redundancy": 1.0}
 

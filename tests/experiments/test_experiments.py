@@ -29,6 +29,8 @@ from gpgc_dask.pipelines.ingest import ingest
 from tests.support.images import save_pairs
 from tests.support.ingesting import QUICK
 
+pytestmark = pytest.mark.newest
+
 N = 24
 SPOILT = (2, 7, 11, 13, 19)
 

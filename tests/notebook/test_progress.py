@@ -31,6 +31,8 @@ from tests.support.notebook import Notebook
 from tests.support.problems import classification
 from tests.support.superpixels import write_dataset
 
+pytestmark = pytest.mark.newest
+
 N, K = 50_000, 256
 
 PREPARED = """

@@ -25,6 +25,8 @@ from gpgc_dask.pipelines.autoseg import autoseg, grabcut
 from tests.support.images import draw, save_pair, tree_bytes
 from tests.support.ingesting import CrashError, crash_after, truncate
 
+pytestmark = pytest.mark.newest
+
 module = importlib.import_module("gpgc_dask.pipelines.autoseg")
 
 HEADER = "image,x,y,width,height"

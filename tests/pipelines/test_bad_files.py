@@ -19,6 +19,8 @@ from gpgc_dask.pipelines.ingest import ingest
 from tests.support.images import draw, save_pair, tree_bytes
 from tests.support.ingesting import QUICK, truncate
 
+pytestmark = pytest.mark.newest
+
 
 @pytest.fixture
 def good(tmp_path):

@@ -29,6 +29,8 @@ from tests.imaging.test_backbones import onnx_file
 from tests.support.images import draw, save_pair, tree_bytes
 from tests.support.ingesting import QUICK, CrashError, crash_after, truncate
 
+pytestmark = pytest.mark.newest
+
 RECIPE = {"side": 64, **QUICK}
 
 

@@ -18,6 +18,8 @@ from gpgc_dask.pipelines.ingest import assemble, ingest, work
 from tests.support.images import save_pair, save_pairs, tree_bytes
 from tests.support.ingesting import COMMAND, QUICK, CrashError, crash_after
 
+pytestmark = pytest.mark.newest
+
 
 def test_killed_three_times_at_random_it_ends_bit_for_bit_the_same(tmp_path):
     images, masks = save_pairs(tmp_path, 96, height=90, width=120)

@@ -15,6 +15,8 @@ from tests.support.images import save_pair, save_pairs, tree_bytes
 from tests.support.ingesting import QUICK, CrashError, crash_after, truncate
 from tests.support.object_store import object_store
 
+pytestmark = pytest.mark.newest
+
 
 def test_an_existing_dataset_is_kept_unless_told_otherwise(folders, reference, tmp_path):
     target = tmp_path / "data.zarr"

@@ -20,6 +20,8 @@ from gpgc_dask.pipelines.train import checkpoint_path, train
 from tests.support.images import tree_bytes
 from tests.support.ingesting import CrashError, crash_after
 
+pytestmark = pytest.mark.newest
+
 
 def stop_at(iteration):
     def listener(entry):

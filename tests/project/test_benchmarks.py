@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.newest
+
 ROOT = Path(__file__).parents[2]
 SHARED = ("common.py", "paper.py", "photos.py")
 SCRIPTS = sorted(path for path in (ROOT / "benchmarks").glob("*.py") if path.name not in SHARED)

@@ -15,6 +15,8 @@ import pytest
 
 from tests.support.browser import FLAGS, Page, find_chromium
 
+pytestmark = pytest.mark.newest
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PACKAGE = ROOT / "gpgc_dask"

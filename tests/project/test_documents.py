@@ -24,6 +24,8 @@ from gpgc_dask.pipelines.train import train
 from tests.support.object_store import object_store
 from tests.support.places import save_folders, save_job, save_others
 
+pytestmark = pytest.mark.newest
+
 ROOT = Path(__file__).parents[2]
 PAGES = [
     ROOT / "README.md",

@@ -12,6 +12,8 @@ import pytest
 
 from examples.execute import execute
 
+pytestmark = pytest.mark.newest
+
 FOLDER = Path(__file__).parents[2] / "examples"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 LARGEST = 600_000

@@ -25,7 +25,10 @@ from tests.support.exporting import VOID, decode_brush, make_job
 from tests.support.images import save_pairs
 from tests.support.ingesting import QUICK
 
-pytestmark = pytest.mark.filterwarnings("ignore:1 image|1 of 13 groups")
+pytestmark = [
+    pytest.mark.newest,
+    pytest.mark.filterwarnings("ignore:1 image|1 of 13 groups"),
+]
 
 RGBA = 4
 

@@ -24,6 +24,8 @@ from tests.support.coco_files import write_coco
 from tests.support.images import draw, save_pair, save_pairs
 from tests.support.ingesting import QUICK
 
+pytestmark = pytest.mark.newest
+
 HOSTILE = "<img src=x onerror=alert(1)>"
 BREAKOUT = "</script><script>alert(2)</script>&\"'".replace("/", "∕")
 SPOILT = ("photo_004.jpg", "photo_011.jpg")

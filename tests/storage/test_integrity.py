@@ -38,6 +38,8 @@ from gpgc_dask.storage.verified import GuardedArray
 from tests.support.images import save_pairs, tree_bytes
 from tests.support.ingesting import QUICK, CrashError, crash_after
 
+pytestmark = pytest.mark.newest
+
 DATASET_TRIES, MODEL_TRIES = 500, 200
 HANGS_AFTER = 60
 """Seconds for a try, which takes a tenth of one."""
@@ -674,7 +676,7 @@ def spoilt_at_random(folder: Path, tries: int, judge) -> tuple[int, int]:
     that names the folder, or the right result, fails the test, and so does a hang.
     """
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    seed = random.randrange(2**32)
+    seed = 0
     rng = random.Random(seed)
     complaints = 0
     for number in range(tries):

@@ -28,6 +28,8 @@ from tests.support.object_store import object_store
 from tests.support.problems import classification
 from tests.support.processes import SPAWNED
 
+pytestmark = pytest.mark.newest
+
 KEYS = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
 PAPER = {"redundancy": 1.0}  # the optimum is then that of one function, to many digits
 HASTY = {"gpgc.store.wait": 0.03, "gpgc.store.tries": 5, "gpgc.store.seconds": 60}

@@ -20,6 +20,8 @@ from tests.support.ingesting import QUICK
 from tests.support.object_store import object_store
 from tests.support.processes import SPAWNED
 
+pytestmark = pytest.mark.newest
+
 MARKS = {
     "AWS_ACCESS_KEY_ID": "AKIAmarkedkeyid",
     "AWS_SECRET_ACCESS_KEY": "marked/secret+key",
