@@ -1,4 +1,4 @@
-"""The documentation is built without a warning, offline, and its links lead somewhere."""
+"""The documentation is built without warnings and offline, and its links work."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PACKAGE = ROOT / "gpgc_dask"
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """The pages; warnings are errors, and so are names that nobody knows."""
+    """Build the pages; warnings and unknown references are errors."""
     target = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "-n", "-q"]
     done = subprocess.run(
@@ -41,7 +41,7 @@ def site(tmp_path_factory):
 
 
 class Markup(HTMLParser):
-    """What a page links to, loads, and can be linked at."""
+    """Links, loaded files and anchors of a page."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -51,17 +51,17 @@ class Markup(HTMLParser):
         self.feed(path.read_text())
 
     def handle_starttag(self, tag, attrs):
-        given = dict(attrs)
-        self.ids.add(given.get("id") or "")
-        if tag == "a" and given.get("href"):
-            self.links.append(given["href"])
-        if tag in ("img", "script") and given.get("src"):
-            self.loaded.append(given["src"])
-        if tag == "link" and given.get("rel") == "stylesheet":
-            self.loaded.append(given["href"])
+        attributes = dict(attrs)
+        self.ids.add(attributes.get("id") or "")
+        if tag == "a" and attributes.get("href"):
+            self.links.append(attributes["href"])
+        if tag in ("img", "script") and attributes.get("src"):
+            self.loaded.append(attributes["src"])
+        if tag == "link" and attributes.get("rel") == "stylesheet":
+            self.loaded.append(attributes["href"])
 
 
-def test_links_lead_somewhere_and_nothing_is_loaded_from_elsewhere(site):
+def test_links_work_and_nothing_is_loaded_from_other_hosts(site):
     found = (path for path in site.rglob("*.html") if "_static" not in path.parts)
     pages = {path: Markup(path) for path in found}
     assert len(pages) > 25
@@ -82,7 +82,7 @@ def test_links_lead_somewhere_and_nothing_is_loaded_from_elsewhere(site):
 
 @pytest.mark.parametrize("width", [420, 1400])
 def test_formulas_are_drawn_without_network(site, width):
-    """And the page fits a telephone."""
+    """The page also fits the width of a phone."""
     playwright = pytest.importorskip("playwright.sync_api")
     chromium = find_chromium()
     with playwright.sync_playwright() as running:
@@ -102,8 +102,7 @@ def test_every_notebook_is_a_page(site):
         assert (site / "notebooks" / f"{notebook.stem}.html").is_file(), notebook.name
 
 
-def test_every_command_and_option_is_there(site):
-    """As the program itself tells them."""
+def test_every_command_and_option_is_documented(site):
     text = (site / "reference/commands.html").read_text()
     for command in ("ingest", "fit", "rank", "report", "certs"):
         assert f'id="gpgc-{command}"' in text
@@ -111,7 +110,7 @@ def test_every_command_and_option_is_there(site):
     assert "gpgc fit horses.zarr -o model.zarr" in re.sub(r"<[^>]+>", "", text)
 
 
-def test_the_architecture_shows_the_layers_that_are_enforced():
+def test_architecture_shows_the_enforced_layers():
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
     (layers,) = [one["layers"] for one in contracts["contracts"] if one["type"] == "layers"]
     page = (DOCS / "architecture.md").read_text()
@@ -121,8 +120,21 @@ def test_the_architecture_shows_the_layers_that_are_enforced():
     assert packages == {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
 
 
+def test_architecture_names_files_that_exist():
+    """In the table of where to add things."""
+    page = (DOCS / "architecture.md").read_text()
+    section = page.split("## Where to add things")[1].split("\n## ")[0]
+    paths = set(re.findall(r"`((?:\w+/)+(?:\w+\.py)?)`", section))
+    assert len(paths) > 10
+    assert not {path for path in paths if not (PACKAGE / path).exists()}
+    registered = re.findall(r"`([A-Z_]+)` in `([\w/]+\.py)`", section)
+    assert len(registered) >= 5
+    for name, path in registered:
+        assert re.search(rf"^{name}\b", (PACKAGE / path).read_text(), re.MULTILINE), name
+
+
 def messages():
-    """All texts of the package, with … for what is put in."""
+    """All string literals of the package, with … for interpolated values."""
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.JoinedStr):
@@ -132,13 +144,13 @@ def messages():
                 yield node.value
 
 
-def test_messages_that_are_explained_are_those_that_are_told():
-    """What stands between quotes in headings of the troubleshooting; numbers are put in."""
-    told = "\n".join(messages())
+def test_troubleshooting_quotes_messages_of_the_package():
+    """Text between quotes in headings; numbers are examples."""
+    texts = "\n".join(messages())
     headings = re.findall(r"^### (.*)$", (DOCS / "troubleshooting.md").read_text(), re.M)
     quoted = [text for heading in headings for text in re.findall(r'"([^"]+)"', heading)]
     assert len(headings) >= 15
     assert len(quoted) >= 15
     for text in quoted:
         for piece in re.split(r"…|\S*\d\S*(?: GiB)?", text):
-            assert piece.strip() in told, f"{text!r}: nobody says {piece.strip()!r}"
+            assert piece.strip() in texts, f"{text!r}: no message contains {piece.strip()!r}"

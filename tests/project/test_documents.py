@@ -1,7 +1,7 @@
-"""The code and the commands of README.md and docs/ run as they stand.
+"""The code and the commands in README.md and docs/ work.
 
-A page is run from its first block to its last in one folder. Blocks marked ``sh`` and ``python``
-are; ``console`` and ``{code-block}`` are for what needs machines or programs of its own.
+The blocks marked ``sh`` and ``python`` of a page are run in order in one folder. Blocks that need
+other machines or programs are marked ``console`` or ``{code-block}``.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ PAGES = [
 BLOCK = re.compile(r"^ *```(\w+|{code-block} \w+)\n(.*?)^ *```$", flags=re.DOTALL | re.MULTILINE)
 
 ELSEWHERE = ("python3 -m venv", "gpgc demo", "gpgc compare horses.zarr --test test.zarr -o tables/")
-"""Run by .ci/run and by tests/cli/test_help.py, which has smaller datasets for the last one."""
+"""Commands run by .ci/run, and by tests/cli/test_help.py with smaller datasets."""
 
 NOT_HERE = ("//host", "--cluster kubernetes")
-"""Clusters that are not there: such a command is spelt rightly if it gets as far as to look."""
+"""Clusters that do not exist: such a command must fail only when it connects."""
 
-MOST_NOT_RUN = 8
-"""Blocks that are not run, in all of it."""
+MAX_NOT_RUN = 8
+"""Number of blocks in all pages that are not run."""
 
 
 def named(path):
@@ -52,7 +52,7 @@ def named(path):
 
 
 def blocks(page):
-    """(language, text) of each; with empty lines before it, so that errors tell its own lines."""
+    """(language, text) of each block, padded so that errors have the line numbers of the page."""
     text = page.read_text()
     return [
         (found[1], "\n" * text.count("\n", 0, found.start(2)) + found[2])
@@ -63,12 +63,12 @@ def blocks(page):
 RUN = [page for page in PAGES if {"python", "sh"} & {language for language, _ in blocks(page)}]
 
 
-# -- what is there when a page begins ------------------------------------------------------
+# -- before a page is run -----------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory):
-    """Photos and masks, and what getting-started.md leaves behind: (where, a copy of it)."""
+    """Photos and masks, and the results of getting-started.md: (folder, copy of it)."""
     place = tmp_path_factory.mktemp("pages") / "place"
     photos, masks = save_folders(place)
     save_others(place)
@@ -77,12 +77,12 @@ def template(tmp_path_factory):
     train(place / "horses.zarr", place / "model.zarr")
     ingest(place / "job/photos", place / "job/masks", place / "job.zarr")
     train(place / "job.zarr", place / "job-model.zarr")
-    return place, shutil.copytree(place, place.with_name("as it was"))
+    return place, shutil.copytree(place, place.with_name("copy"))
 
 
 @pytest.fixture
 def place(template, monkeypatch):
-    """The folder as it was: at the same path, because datasets know theirs."""
+    """The folder in its original state, at the same path, because datasets contain it."""
     here, saved = template
     shutil.rmtree(here)
     shutil.copytree(saved, here)
@@ -93,10 +93,9 @@ def place(template, monkeypatch):
 
 @pytest.fixture
 def near(monkeypatch):
-    """Workers that commands start are threads of this process: each would take its seconds.
+    """Let commands start workers as threads of this process, which is faster.
 
-    tests/cli/test_help.py runs the same commands on processes. Hosts that are not there are not
-    there after a second either.
+    tests/cli/test_help.py runs the same commands on processes. Connections time out after a second.
     """
 
     def local(request):
@@ -112,7 +111,7 @@ def near(monkeypatch):
 
 @pytest.fixture
 def bucket(monkeypatch):
-    """What s3://bucket is."""
+    """An object store for s3://bucket."""
     with object_store() as store:
         for name in [name for name in os.environ if name.startswith("AWS_")]:
             monkeypatch.delenv(name)
@@ -126,7 +125,7 @@ def bucket(monkeypatch):
 
 
 def made_by(commands):
-    """Datasets and models that commands make anew: these must not be there yet."""
+    """Datasets and models that commands create, which must not exist before."""
     for words in commands:
         if words[1] in ("ingest", "fit") and not {"--resume", "--overwrite"} & {*words}:
             yield words[words.index("-o") + 1]
@@ -136,7 +135,7 @@ def made_by(commands):
 
 
 def command_lines(text):
-    """The commands of a block, split into words."""
+    """The commands of a block, each as a list of words."""
     lines = text.replace("\\\n", " ").splitlines()
     words = [shlex.split(line, comments=True) for line in lines]
     wanted = [each for each in words if each and not " ".join(each).startswith(ELSEWHERE)]
@@ -145,7 +144,7 @@ def command_lines(text):
 
 
 def call(words, capsys):
-    """Run a command; ``> FILE`` at its end is as in a shell."""
+    """Run a command; ``> FILE`` at its end works as in a shell."""
     words, target = (words[:-2], words[-1]) if ">" in words else (words, None)
     with pytest.raises(SystemExit) as ended:
         main(words[1:])
@@ -178,7 +177,7 @@ def test_page_runs(page, place, near, request, capsys):
     CHECKS.get(named(page), lambda place, names: None)(place, names)
 
 
-# -- what must have come of it -------------------------------------------------------------
+# -- expected results ----------------------------------------------------------------------
 
 
 def check_readme(place, names):
@@ -190,9 +189,9 @@ def check_readme(place, names):
 
 def check_arrays(place, names):
     model, agreement = names["model"], names["agreement"]
-    spoilt = ["photo_03.jpg", "photo_17.jpg"]
-    assert sorted(model.groups_[np.argsort(model.confidence_)][:2]) == spoilt
-    assert sorted(agreement.groups[np.argsort(agreement.iou)][:2]) == spoilt
+    wrong = ["photo_03.jpg", "photo_17.jpg"]
+    assert sorted(model.groups_[np.argsort(model.confidence_)][:2]) == wrong
+    assert sorted(agreement.groups[np.argsort(agreement.iou)][:2]) == wrong
 
 
 def check_monitor(place, names):
@@ -221,26 +220,26 @@ def test_few_blocks_are_not_run():
     kinds = [language for page in PAGES for language, _ in blocks(page)]
     known = {"console", "python", "sh", "text"}
     assert all(kind in known or kind.startswith("{code-block}") for kind in kinds)
-    assert sum(kind not in ("python", "sh", "text") for kind in kinds) <= MOST_NOT_RUN
+    assert sum(kind not in ("python", "sh", "text") for kind in kinds) <= MAX_NOT_RUN
     assert {*CHECKS} <= {named(page) for page in RUN}
     assert len(RUN) >= 15
 
 
-# -- what is told of measurements ----------------------------------------------------------
+# -- numbers -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("told", "title", "measured"),
+    ("page", "title", "measured"),
     [
         ("costs.md", "Planned", "performance.md"),
         ("costs.md", "Measured", "performance.md"),
         ("accuracy.md", "Accuracy", "experiments.md"),
     ],
 )
-def test_numbers_are_those_that_were_measured(told, title, measured):
-    """Tables that repeat some of the numbers that scripts have written elsewhere."""
+def test_numbers_are_those_that_were_measured(page, title, measured):
+    """Tables that repeat numbers which scripts have written to another page."""
     docs = ROOT / "docs"
-    section = re.split(r"^#+ ", (docs / told).read_text(), flags=re.MULTILINE)
+    section = re.split(r"^#+ ", (docs / page).read_text(), flags=re.MULTILINE)
     (text,) = (part for part in section if part.startswith(f"{title}\n"))
     source = (docs / measured).read_text()
     cells = [cell for row in re.findall(r"^\|.*\|$", text, re.M) for cell in row.split("|")[2:-1]]

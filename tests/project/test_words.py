@@ -76,11 +76,8 @@ PARTICIPLES = {
 
 PENDING = (
     "gpgc_dask/",
-    "examples/",
-    "docs/",
-    "SECURITY.md",
-    "deploy/",
-    "README.md",
+    "examples/find_bad_masks",
+    "docs/troubleshooting.md",
     "CHANGELOG.md",
     "gpgc",
 )
