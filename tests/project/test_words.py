@@ -107,7 +107,7 @@ def check(name: str, wrong: list[str]) -> None:
 # -- pages ---------------------------------------------------------------------------------
 
 PAGES = [
-    *(ROOT / name for name in ("README.md", "SECURITY.md", "CHANGELOG.md", "deploy/README.md")),
+    *(ROOT / name for name in ("README.md", "SECURITY.md", "deploy/README.md")),
     *sorted(
         path
         for path in (ROOT / "docs").rglob("*.md")
