@@ -25,7 +25,7 @@ from gpgc_dask import open_dataset
 from gpgc_dask.clusters.connect import connect
 from gpgc_dask.demo.folders import write_set
 from gpgc_dask.experiments import Comparison, compare
-from gpgc_dask.experiments.output import markdown_table, to_markdown
+from gpgc_dask.experiments.files import markdown_table, to_markdown
 from gpgc_dask.experiments.tables import table_1, table_2, table_3
 from gpgc_dask.pipelines.autoseg import autoseg
 from gpgc_dask.pipelines.ingest import ingest
@@ -50,7 +50,7 @@ def run_comparison(folder: Path, place: Path, backbone: str, draws: int) -> Comp
     train, test = map(open_dataset, datasets(folder, place, backbone))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return compare(train, test, truth=folder / "train/truth", draws=draws, tell=tell)
+        return compare(train, test, truth=folder / "train/truth", draws=draws, announce=tell)
 
 
 # -- a new split with new noise ----------------------------------------------------------------

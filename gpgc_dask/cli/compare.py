@@ -98,7 +98,7 @@ def compare(
     )
     from gpgc_dask.data.dataset import open_dataset
     from gpgc_dask.experiments import compare as compare_models
-    from gpgc_dask.experiments.output import write_comparison
+    from gpgc_dask.experiments.files import write_comparison
     from gpgc_dask.imaging.masks import MaskFormat
 
     with Display() as display, client or nullcontext():
@@ -110,7 +110,7 @@ def compare(
             svm=not without_svm,
             svm_rows=svm_rows,
             draws=draws,
-            tell=display.say,
+            announce=display.say,
         )
     written = [] if out is None else write_comparison(found, out)
     if json:

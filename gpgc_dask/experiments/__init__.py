@@ -1,4 +1,4 @@
-"""The paper's experiments on anybody's data: baselines, filtering rules, tables and statistics."""
+"""The paper's experiments on any data: baselines, filtering rules, tables and statistics."""
 
 from gpgc_dask.experiments.compare import Comparison, compare
 

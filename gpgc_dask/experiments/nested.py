@@ -1,8 +1,8 @@
-"""The single-noise GP on nested subsets of a dataset's images, for one read of the data.
+"""The GP with one noise variance on nested subsets of the images, with one read of the data.
 
-With one noise for all, the moments FᵀWF, FᵀWy of a subset are all that its fit needs, and class
-weights only scale the moments of each class. So the moments of every ring (what a subset has more
-than the one inside it) and class, summed in one read, serve all subsets.
+With one noise variance, a fit needs the moments FᵀWF, FᵀWy of its subset only, and class weights
+scale the moments of each class. The moments of each class in each ring (the images that a subset
+has in addition to the previous one) are therefore summed in one read and serve all subsets.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 from math import ceil
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -18,7 +17,7 @@ import xarray as xr
 from gpgc_dask.core.arrays import Index, Labels, Mask
 from gpgc_dask.core.errors import InputError
 from gpgc_dask.data.dataset import provenance
-from gpgc_dask.data.training import training_arrays
+from gpgc_dask.data.training import TrainingArrays, training_arrays
 from gpgc_dask.execution.row_blocks import sample_rows, select_rows
 from gpgc_dask.gp.evidence import Moments
 from gpgc_dask.gp.fit import fit_surveyed
@@ -34,91 +33,101 @@ from gpgc_dask.models.validation import check_training
 __all__ = ["fit_nested"]
 
 PARTIAL_BYTES = 4 << 30
-"""Memory that the sums of a task and of those it merges may take; beyond, there are more reads."""
+"""Memory for the sums of a task and of those it merges; beyond it, there are more reads."""
 
 
 def fit_nested(
     dataset: xr.Dataset, subsets: Sequence[Labels], *, redundancy: float = 1.0
 ) -> list[GP | None]:
-    """A ``GP(redundancy=…)`` for each of some nested subsets of a dataset's photos.
+    """Fit a GP to each of several nested subsets of the photos of a dataset.
 
-    subsets : numbers of photos, each a subset of the next
-    redundancy : c, a number: solving for it would ask for the rows again
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+    subsets : sequence of (n,) array of int
+        Numbers of photos, each a subset of the next.
+    redundancy : float, default 1.0
+        Redundancy c. It cannot be learned here, because that needs the rows again.
 
-    Equal to fits on the subsets alone, in float64. None for a subset that lacks a class.
-    ``n_reads_`` of the models is what all of them took together: 1, more only where the moments
-    of all rings and classes do not fit into memory at once.
+    Returns
+    -------
+    list of GP or None
+        Equal to fits to the subsets alone, in float64. None for a subset that lacks a class.
+        ``n_reads_`` is the number of reads for all models together: 1, or more if the moments of
+        all rings and classes do not fit into memory at once.
     """
-    given = training_arrays(dataset)
+    arrays = training_arrays(dataset)
     ring = _rings(subsets, dataset.sizes["photo"])
-    codes = np.asarray(given.y, dtype=np.intp)
+    codes = np.asarray(arrays.y, dtype=np.intp)
     n_classes = int(codes.max()) + 1
     image = np.asarray(dataset["image"].values)
     cell = ring[image] * n_classes + codes
-    sums, arithmetic, reads = _cell_sums(given, codes, cell, n_classes, len(subsets) * n_classes)
+    sums, arithmetic, reads = _cell_sums(arrays, codes, cell, n_classes, len(subsets) * n_classes)
     models: list[GP | None] = []
     for number in range(len(subsets)):
         own = (ring <= number)[image]
-        found = [(c, sums.get(c)) for c in range((number + 1) * n_classes)]
+        cells = [(c, sums.get(c)) for c in range((number + 1) * n_classes)]
         models.append(
-            _fit(dataset, given, own, [(c % n_classes, s) for c, s in found if s is not None],
+            _fit(dataset, arrays, own, [(c % n_classes, s) for c, s in cells if s is not None],
                  arithmetic, reads, redundancy)
         )  # fmt: skip
     return models
 
 
 def _rings(subsets: Sequence[Labels], n_photos: int) -> Index:
-    """(photos,) the first subset that each photo is in; their number where it is in none."""
+    """(photos,) index of the first subset that contains the photo, or the number of subsets."""
     ring = np.full(n_photos, len(subsets), dtype=np.intp)
     inside = np.zeros(n_photos, dtype=bool)
     for number, photos in enumerate(subsets):
         chosen = np.zeros(n_photos, dtype=bool)
         chosen[np.asarray(photos)] = True
         if np.any(inside & ~chosen):
-            raise InputError(f"subset {number} lacks photos of the one before: pass nested subsets")
+            raise InputError(
+                f"subset {number} lacks photos of the previous one: pass nested subsets"
+            )
         ring[chosen & ~inside] = number
         inside = chosen
     return ring
 
 
 def _cell_sums(
-    given: Any, codes: Index, cell: Index, n_classes: int, n_cells: int
+    arrays: TrainingArrays, codes: Index, cell: Index, n_classes: int, n_cells: int
 ) -> tuple[dict[int, MomentSums], Arithmetic, int]:
-    """Moments at unit noise of each (ring, class), and how many reads they took."""
-    k = given.X.shape[1]
-    _, sample = sample_rows(given.X, LOOK_ROWS)
+    """Moments at unit noise of each (ring, class), the arithmetic, and the number of reads."""
+    k = arrays.X.shape[1]
+    _, sample = sample_rows(arrays.X, LOOK_ROWS)
     arithmetic = Arithmetic(np.dtype(np.float64), sample_offset(sample))
-    rows = Rows(codes, given.weight, cell, n_classes, int(max(cell.max() + 1, n_cells)))
-    sweeps = DaskSweeps(given.X, rows, arithmetic)
+    rows = Rows(codes, arrays.weight, cell, n_classes, int(max(cell.max() + 1, n_cells)))
+    sweeps = DaskSweeps(arrays.X, rows, arithmetic)
     passes = ceil(n_cells * 8 * k * k * (FAN_IN + 4) / PARTIAL_BYTES)
-    found: dict[int, MomentSums] = {}
+    sums: dict[int, MomentSums] = {}
     for part in np.array_split(np.arange(n_cells), passes):
         apart = np.zeros(rows.n_groups, dtype=bool)
         apart[part] = True
-        found |= {c: sums for c, sums in sweeps.group_sums(apart).items() if c >= 0}
-    return found, arithmetic, passes
+        sums |= {c: each for c, each in sweeps.group_sums(apart).items() if c >= 0}
+    return sums, arithmetic, passes
 
 
 def _fit(
     dataset: xr.Dataset,
-    given: Any,
+    arrays: TrainingArrays,
     own: Mask,
     cells: list[tuple[int, MomentSums]],
     arithmetic: Arithmetic,
     reads: int,
     redundancy: float,
 ) -> GP | None:
-    """The GP of the rows in ``own``, whose moments at unit noise are ``cells`` of (class, sums)."""
+    """Fit the GP to the rows in ``own``; ``cells`` are their (class, moments at unit noise)."""
     model = GP(redundancy=redundancy, dtype="float64")
-    weighted = own & (given.weight > 0)
-    if np.unique(given.y[weighted]).size < np.unique(given.y).size:
+    weighted = own & (arrays.weight > 0)
+    if np.unique(arrays.y[weighted]).size < np.unique(arrays.y).size:
         return None
     training = check_training(
-        select_rows(given.X, own),
-        given.y[own],
-        given.groups[own].remove_unused_categories(),
-        given.feature_groups,
-        given.weight[own],
+        select_rows(arrays.X, own),
+        arrays.y[own],
+        arrays.groups[own].remove_unused_categories(),
+        arrays.feature_groups,
+        arrays.weight[own],
         model.class_weight,
     )
     moments: Moments = reduce(
@@ -135,5 +144,5 @@ def _fit(
         training, fit_surveyed(training, model._options(), Survey(moments, oracle, variance))
     )
     model._remember(provenance(dataset))
-    model.n_features_in_ = given.X.shape[1]
+    model.n_features_in_ = arrays.X.shape[1]
     return model

@@ -1,4 +1,4 @@
-"""Runs put together as the paper's tables; every cell names its runs."""
+"""The tables of the paper, made of runs; every cell names its runs."""
 
 from __future__ import annotations
 
@@ -10,21 +10,39 @@ import pandas as pd
 
 from gpgc_dask.core.metrics import SignedRank, signed_rank
 from gpgc_dask.experiments.compare import Comparison
-from gpgc_dask.experiments.runs import Run
+from gpgc_dask.experiments.runner import Run
 
 __all__ = ["runs_table", "table_1", "table_2", "table_3"]
 
 
-def runs_table(found: Comparison) -> pd.DataFrame:
-    """A line a run, without the image by image values."""
+def runs_table(comparison: Comparison) -> pd.DataFrame:
+    """One row per run, without the accuracies of single images.
+
+    Parameters
+    ----------
+    comparison : Comparison
+
+    Returns
+    -------
+    pandas.DataFrame
+    """
     left_out = ("per_image",)
     names = [name for name in Run.__dataclass_fields__ if name not in left_out]
-    return pd.DataFrame([{name: getattr(run, name) for name in names} for run in found.runs])
+    return pd.DataFrame([{name: getattr(run, name) for name in names} for run in comparison.runs])
 
 
-def table_1(found: Comparison) -> pd.DataFrame:
-    """Models on all images: accuracy in percent, and p against both GP-GCs."""
-    runs = [run for run in found.runs if run.table == 1]
+def table_1(comparison: Comparison) -> pd.DataFrame:
+    """Models fitted to all images: accuracy in percent, and p against both GP-GCs.
+
+    Parameters
+    ----------
+    comparison : Comparison
+
+    Returns
+    -------
+    pandas.DataFrame
+    """
+    runs = [run for run in comparison.runs if run.table == 1]
     rivals = {run.model: run for run in runs if run.model.startswith("GP-GC")}
     lines = []
     for run in runs:
@@ -37,9 +55,18 @@ def table_1(found: Comparison) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
-def table_2(found: Comparison) -> pd.DataFrame:
-    """Models retrained on the best quarter: accuracy, spread of draws, p against the SVM margin."""
-    runs = [run for run in found.runs if run.table == 2]
+def table_2(comparison: Comparison) -> pd.DataFrame:
+    """Models fitted to the best quarter: accuracy, spread of draws, p against the SVM margin.
+
+    Parameters
+    ----------
+    comparison : Comparison
+
+    Returns
+    -------
+    pandas.DataFrame
+    """
+    runs = [run for run in comparison.runs if run.table == 2]
     lines = []
     for model in dict.fromkeys(run.model for run in runs):
         own = [run for run in runs if run.model == model]
@@ -53,15 +80,28 @@ def table_2(found: Comparison) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
-def table_3(found: Comparison) -> pd.DataFrame:
-    """The GP on growing shares of the best: a line a rule and model, a column a share."""
-    runs = [run for run in found.runs if run.table == 3]
+def table_3(comparison: Comparison) -> pd.DataFrame:
+    """The GP fitted to growing shares of the best images.
+
+    One row per rule and model, one column per share.
+
+    Parameters
+    ----------
+    comparison : Comparison
+
+    Returns
+    -------
+    pandas.DataFrame
+    """
+    runs = [run for run in comparison.runs if run.table == 3]
     lines = []
     for rule, model in dict.fromkeys((run.rule, run.model) for run in runs):
         own = [run for run in runs if (run.rule, run.model) == (rule, model)]
         line: dict[str, Any] = {"rule": rule, "model": model}
         line |= {f"{100 * run.share:g} %": 100 * run.accuracy for run in own}
-        full = next(r for r in found.runs if r.table == 1 and (r.model, r.rule) == (model, "all"))
+        full = next(
+            r for r in comparison.runs if r.table == 1 and (r.model, r.rule) == (model, "all")
+        )
         line["100 %"] = 100 * full.accuracy
         lines.append(line | {"runs": ", ".join(str(run.number) for run in [*own, full])})
     return pd.DataFrame(lines)

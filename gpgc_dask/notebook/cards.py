@@ -1,7 +1,7 @@
-"""Cards: what a notebook shows for a fitted model, a plan or a dataset, as HTML.
+"""Cards: what a notebook displays for a fitted model, a plan or a dataset, as HTML.
 
-Everything that comes from outside goes through the template's escaping. A card never fails: where
-something cannot be read any more it is left out, or the object's ordinary look stands in.
+All texts are escaped by the template. A card never fails: pictures that cannot be read any more are
+left out.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from gpgc_dask.core.progress import course
 from gpgc_dask.core.text import bytes_text
 from gpgc_dask.data.dataset import text_values
 from gpgc_dask.data.summary import flagged_images
+from gpgc_dask.models.protocol import FittedModel
 from gpgc_dask.models.review import rank
-from gpgc_dask.notebook.photos import data_url, dataset_of, numbers_of, thumbnails
+from gpgc_dask.notebook.photos import data_url, open_training_data, photo_numbers, thumbnails
 from gpgc_dask.results.charts import bars, histogram, line
 from gpgc_dask.results.ranking import is_suspect
 
@@ -34,13 +35,13 @@ if TYPE_CHECKING:
 __all__ = ["dataset_card", "model_card", "plan_card"]
 
 SHOWN = 5
-"""Images at either end of a model's ranking, and groups of a model without one."""
+"""Number of images, or groups, at either end of the ranking of a model."""
 
 PHOTOS_SHOWN = 8
-"""Of a dataset."""
+"""Number of photos of a dataset."""
 
 MANY_ROWS = 2_000_000
-"""Rows from which on a dataset's labels are not counted for a look at it."""
+"""Number of rows above which the labels of a dataset are not counted."""
 
 CHART_STYLE = (
     "text { font-family: system-ui, sans-serif; } .bar, .point { fill: #5b8ec4; } "
@@ -50,10 +51,10 @@ CHART_STYLE = (
     ".curve { fill: none; stroke: #5b8ec4; stroke-width: 2; } "
     ".goal { stroke: #3aae5c; stroke-width: 2; stroke-dasharray: 5 4; }"
 )
-"""Of charts, for light and dark pages alike."""
+"""Style of the charts, for light and dark pages."""
 
 _seen: WeakKeyDictionary[Any, tuple[list[str], dict[str, str]]] = WeakKeyDictionary()
-"""Names and pictures of models that were shown."""
+"""{model: (names, pictures)} of models that were displayed."""
 
 UNREADABLE = (OSError, ValueError, KeyError, CorruptedError)
 
@@ -77,8 +78,18 @@ def _render(name: str, **content: Any) -> str:
     )
 
 
-def model_card(model: Any) -> str:
-    """Evidence, noise, and the worst and best images or groups of a fitted model."""
+def model_card(model: FittedModel) -> str:
+    """Card of a fitted model: evidence, noise, and the worst and best images or groups.
+
+    Parameters
+    ----------
+    model : FittedModel
+
+    Returns
+    -------
+    str
+        HTML.
+    """
     parameters = {
         name: value
         for name, value in model.get_params().items()
@@ -87,8 +98,8 @@ def model_card(model: Any) -> str:
     return _render(
         "model",
         title=type(model).__name__,
-        told=_fitted_on(model),
-        warning="" if model.converged_ else "The fit has not settled: raise max_iter.",
+        subtitle=_describe_data(model),
+        warning="" if model.converged_ else "The fit has not converged: raise max_iter.",
         facts=_model_facts(model),
         charts=_charts(model),
         ends=_ends(model),
@@ -96,11 +107,13 @@ def model_card(model: Any) -> str:
     )
 
 
-def _fitted_on(model: Any) -> str:
-    origin = getattr(model, "dataset_", None)
-    told = f"{model.groups_.size:,} groups × {model.coef_.shape[1]:,} features"
+def _describe_data(model: FittedModel) -> str:
+    origin = model.dataset_info
     if origin is None:
-        return f"fitted on {told}, classes {', '.join(map(str, model.classes_))}"
+        return (
+            f"fitted on {model.groups_.size:,} groups × {model.coef_.shape[1]:,} features, "
+            f"classes {', '.join(map(str, model.classes_))}"
+        )
     name = PurePosixPath(str(origin.get("url"))).name
     return (
         f"fitted on {name}: {model.groups_.size:,} images × {model.coef_.shape[1]:,} features, "
@@ -108,116 +121,145 @@ def _fitted_on(model: Any) -> str:
     )
 
 
-def _model_facts(model: Any) -> list[tuple[str, str]]:
+def _model_facts(model: FittedModel) -> list[tuple[str, str]]:
     facts: list[tuple[str, str]] = []
-    if hasattr(model, "review_"):
-        suspect = int(is_suspect(model.review_).sum())
-        facts.append(("suspect masks", f"{suspect:,} of {len(model.review_):,}"))
-    if hasattr(model, "log_evidence_"):
+    if model.review_table is not None:
+        suspect = int(is_suspect(model.review_table).sum())
+        facts.append(("suspect masks", f"{suspect:,} of {len(model.review_table):,}"))
+    if model.log_evidence is not None:
         facts += [
-            ("log evidence", f"{model.log_evidence_:,.1f}"),
-            ("reads of the data", f"{model.history_[-1]['reads']:.3g}" if model.history_ else "0"),
-            ("typical noise variance", f"{model.typical_noise_:.3g}"),
-            ("rows that count as one", f"{model.redundancy_:.2f}"),
+            ("log evidence", f"{model.log_evidence:,.1f}"),
+            ("reads of the data", f"{model.history[-1]['reads']:.3g}" if model.history else "0"),
+            ("typical noise variance", f"{model.typical_noise:.3g}"),
+            ("rows that count as one", f"{model.learned_redundancy:.2f}"),
         ]
-    if hasattr(model, "C_"):
-        facts.append(("C", f"{model.C_:.3g}"))
+    if model.cost is not None:
+        facts.append(("C", f"{model.cost:.3g}"))
     return facts
 
 
-def _charts(model: Any) -> list[dict[str, str]]:
-    """Charts as pictures: a notebook that is not trusted yet is stripped of <svg> and <style>."""
+def _charts(model: FittedModel) -> list[dict[str, str]]:
+    """Charts as pictures: an untrusted notebook removes <svg> and <style>."""
     charts = []
-    if hasattr(model, "review_"):
-        agreement = model.review_["agreement"].dropna().to_numpy()
-        told = f"Histogram of the agreement of {agreement.size} images"
-        svg = histogram(agreement, told)
-        charts.append(("Agreement of each mask with a prediction without its image", told, svg))
-    noise: Any = getattr(model, "noise_variance_", None)
-    if np.ndim(noise) == 1:
-        told = f"Histogram of the noise variance of {np.size(noise)} groups, logarithmic"
-        svg = histogram(noise, told, logarithmic=True)
-        charts.append(("Noise variance learned for each group", told, svg))
-    if getattr(model, "history_", None):
-        name, x, to_go = course(model.history_)
-        told = f"The fit nears its tolerance; reads of the data: {model.n_reads_}"
-        charts.append((f"Evidence to be gained ÷ tolerance, by {name}", told, line(x, to_go, told)))
-    if len(getattr(model, "feature_scales_", {})) > 1:
-        scales = {str(name): scale for name, scale in model.feature_scales_.items()}
-        told = "Learned scale of each group of features"
-        charts.append(("Scale learned for each group of features", told, bars(scales, told)))
+    if model.review_table is not None:
+        agreement = model.review_table["agreement"].dropna().to_numpy()
+        text = f"Histogram of the agreement of {agreement.size} images"
+        svg = histogram(agreement, text)
+        charts.append(("Agreement of each mask with a prediction without its image", text, svg))
+    noise = model.group_noise
+    if noise is not None:
+        text = f"Histogram of the noise variance of {noise.size} groups, logarithmic"
+        svg = histogram(noise, text, logarithmic=True)
+        charts.append(("Noise variance learned for each group", text, svg))
+    if model.history:
+        name, x, to_go = course(model.history)
+        text = f"The fit reaches its tolerance; reads of the data: {model.n_reads_}"
+        charts.append((f"Evidence to be gained ÷ tolerance, by {name}", text, line(x, to_go, text)))
+    if len(model.feature_scales) > 1:
+        scales = {str(name): scale for name, scale in model.feature_scales.items()}
+        text = "Learned scale of each group of features"
+        charts.append(("Scale learned for each group of features", text, bars(scales, text)))
     return [
-        {"caption": caption, "told": told, "picture": _chart_url(svg)}
-        for caption, told, svg in charts
+        {"caption": caption, "description": text, "picture": _chart_url(svg)}
+        for caption, text, svg in charts
     ]
 
 
 def _chart_url(svg: str) -> str:
-    """An inline chart as a picture that brings its own colours."""
+    """A chart as a picture with its own style."""
     begin, rest = svg.split(">", 1)
     begin = begin.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"', 1)
     return data_url(f"{begin}><style>{CHART_STYLE}</style>{rest}".encode(), "image/svg+xml")
 
 
-def _ends(model: Any) -> list[tuple[str, list[dict[str, str]]]]:
-    """The least and the most reliable images, or groups, with pictures where there are some."""
-    if hasattr(model, "review_"):
-        ordered = rank(model.review_)
-        names, values = ordered["image"].tolist(), ordered["agreement"].to_numpy()
-        told = [f"agreement {value:.2f}" if np.isfinite(value) else "void" for value in values]
-    elif np.ndim(getattr(model, "confidence_", 0.0)) == 1:
-        order = np.argsort(model.confidence_, kind="stable")
-        names = [str(name) for name in model.groups_[order]]
-        told = [f"confidence {value:.2f}" for value in model.confidence_[order]]
-    else:
-        return []
-    n = min(SHOWN, len(names) // 2)
-    pairs = list(zip(names, told, strict=True))
+def _ends(model: FittedModel) -> list[tuple[str, list[dict[str, str]]]]:
+    """The least and the most reliable images or groups, with pictures if there are any."""
+    pairs = _ranked_captions(model)
+    n = min(SHOWN, len(pairs) // 2)
     ends = {"Least reliable": pairs[:n], "Most reliable": pairs[::-1][:n]}
     pictures = _pictures(model, [name for end in ends.values() for name, _ in end])
     return [
-        (end, [{"name": n, "told": t, "picture": pictures.get(n, "")} for n, t in shown])
-        for end, shown in ends.items()
-        if shown
+        (end, [{"name": n, "caption": c, "picture": pictures.get(n, "")} for n, c in items])
+        for end, items in ends.items()
+        if items
     ]
 
 
-def _pictures(model: Any, names: list[str]) -> dict[str, str]:
-    """{name: data URL} where the model's dataset, its photos and masks can be read."""
-    if not hasattr(model, "dataset_"):
+def _ranked_captions(model: FittedModel) -> list[tuple[str, str]]:
+    """(name, caption) of the images or groups, least reliable first."""
+    if model.review_table is not None:
+        ranking = rank(model.review_table)
+        values = ranking["agreement"].to_numpy()
+        captions = [f"agreement {value:.2f}" if np.isfinite(value) else "void" for value in values]
+        return list(zip(ranking["image"].tolist(), captions, strict=True))
+    confidence = model.group_confidence
+    if confidence is None:
+        return []
+    order = np.argsort(confidence, kind="stable")
+    names = [str(name) for name in model.groups_[order]]
+    captions = [f"confidence {value:.2f}" for value in confidence[order]]
+    return list(zip(names, captions, strict=True))
+
+
+def _pictures(model: FittedModel, names: list[str]) -> dict[str, str]:
+    """{name: data URL} if the dataset, photos and masks of the model can be read."""
+    if model.dataset_info is None or not names:
         return {}
-    known = _seen.get(model)
-    if known is not None and known[0] == names:
-        return known[1]
+    cached = _seen.get(model)
+    if cached is not None and cached[0] == names:
+        return cached[1]
     try:
-        dataset = dataset_of(model)
-        photos = numbers_of(dataset, names)
+        dataset = open_training_data(model)
+        photos = photo_numbers(dataset, names)
         made = thumbnails(dataset, photos)
-        found = {name: made[p] for name, p in zip(names, photos.tolist(), strict=True) if p in made}
+        pairs = zip(names, photos.tolist(), strict=True)
+        pictures = {name: made[photo] for name, photo in pairs if photo in made}
     except UNREADABLE:
-        found = {}
-    _seen[model] = names, found
-    return found
+        pictures = {}
+    _seen[model] = names, pictures
+    return pictures
 
 
 def plan_card(plan: Plan) -> str:
-    """Time, memory and reads of a fit that has not begun."""
+    """Card of a plan: time, memory and reads of a fit.
+
+    Parameters
+    ----------
+    plan : Plan
+
+    Returns
+    -------
+    str
+        HTML.
+    """
     memory = plan.resources.memory_limit
     share = None if memory is None else min(plan.worker_bytes / memory, 1.0)
     return _render(
         "plan",
         title="Plan of a fit",
-        told=plan.facts[0][1],
+        subtitle=plan.facts[0][1],
         fits=plan.fits,
         share=share,
         memory=bytes_text(plan.worker_bytes),
         limit="" if memory is None else bytes_text(memory),
-        facts=[(name, told) for name, told in plan.facts[1:] if name != "memory per worker"],
+        facts=[(name, value) for name, value in plan.facts[1:] if name != "memory per worker"],
     )
 
 
 def dataset_card(dataset: xr.Dataset, inner: str) -> str:
-    """Photos with their masks and what there is of them; ``inner`` is xarray's own look."""
+    """Card of a dataset: photos with their masks, sizes and classes.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+    inner : str
+        HTML of the arrays, as xarray displays them.
+
+    Returns
+    -------
+    str
+        HTML.
+    """
     photos = np.unique(np.linspace(0, dataset.sizes["photo"] - 1, PHOTOS_SHOWN).astype(int))
     names = text_values(dataset["image_name"])
     try:
@@ -225,15 +267,15 @@ def dataset_card(dataset: xr.Dataset, inner: str) -> str:
     except UNREADABLE:
         pictures = {}
     shown = [
-        {"name": names[photo], "told": "", "picture": pictures[photo]}
+        {"name": names[photo], "caption": "", "picture": pictures[photo]}
         for photo in photos.tolist()
         if photo in pictures
     ]
     return _render(
         "dataset",
         title=PurePosixPath(str(dataset.encoding.get("source", "dataset"))).name,
-        told=f"{dataset.sizes['photo']:,} images, {dataset.sizes['superpixel']:,} superpixels × "
-        f"{dataset.sizes['feature']:,} features ({bytes_text(dataset['features'].nbytes)})",
+        subtitle=f"{dataset.sizes['photo']:,} images, {dataset.sizes['superpixel']:,} superpixels "
+        f"× {dataset.sizes['feature']:,} features ({bytes_text(dataset['features'].nbytes)})",
         facts=_dataset_facts(dataset),
         shown=shown,
         inner=Markup(inner),

@@ -1,4 +1,4 @@
-"""Masks laid over photos, in the colours of the report."""
+"""Masks drawn on photos, in the colours of the report."""
 
 from __future__ import annotations
 
@@ -22,31 +22,43 @@ PALETTE = (
     (255, 150, 220),
 )  # fmt: skip
 COLOURS = np.array([(0, 0, 0), GIVEN, PREDICTED, DIFFER, *PALETTE], dtype=np.float32)
-"""0 leaves the photo as it is."""
+"""Colours by index; 0 leaves the photo unchanged."""
 
 EDGE = 0.95
-"""How much of a pixel on the border of a region is the region's colour."""
+"""Share of the colour of a region in the pixels of its border."""
 
 
-def overlay(one: Painted, kind: Kind, n_classes: int, background: int) -> Pixels:
-    """(h, w, 3) the photo with one of its masks, or with where the two differ.
+def overlay(photo: Painted, kind: Kind, n_classes: int, background: int) -> Pixels:
+    """Draw a mask on a photo, or the pixels where two masks differ.
 
-    background : number of the class that is not painted, -1 for none; of two classes, the second
-        one is painted
+    Parameters
+    ----------
+    photo : Painted
+        The photo with its given and its predicted mask.
+    kind : {"given", "predicted", "differ"}
+        What to draw.
+    n_classes : int
+        Number of classes. With two classes, the second one is drawn.
+    background : int
+        Number of the class that is not drawn, -1 for none.
+
+    Returns
+    -------
+    (height, width, 3) array of uint8
     """
-    codes = _codes(one, kind, n_classes, background)
-    photo = one.pixels.astype(np.float32)
+    codes = _codes(photo, kind, n_classes, background)
+    pixels = photo.pixels.astype(np.float32)
     if kind == "differ":
-        photo = np.repeat(0.75 * photo.mean(2, keepdims=True), 3, axis=2)
+        pixels = np.repeat(0.75 * pixels.mean(2, keepdims=True), 3, axis=2)
     share = np.where(_edges(codes), EDGE, 0.65 if kind == "differ" else 0.4)
     share = np.where(codes > 0, share, 0.0)[:, :, None]
-    mixed: Pixels = np.round((1 - share) * photo + share * COLOURS[codes]).astype(np.uint8)
+    mixed: Pixels = np.round((1 - share) * pixels + share * COLOURS[codes]).astype(np.uint8)
     return mixed
 
 
-def _codes(one: Painted, kind: Kind, n_classes: int, background: int) -> Index:
-    """(h, w) the colour of each pixel."""
-    given, predicted = one.given.astype(np.intp), one.predicted.astype(np.intp)
+def _codes(photo: Painted, kind: Kind, n_classes: int, background: int) -> Index:
+    """(height, width) index of the colour of each pixel."""
+    given, predicted = photo.given.astype(np.intp), photo.predicted.astype(np.intp)
     if kind == "differ":
         apart = (given != predicted) & (given != VOID)
         return np.where(apart, np.where(given == 1, 1, 2) if n_classes == 2 else 3, 0)
@@ -58,11 +70,11 @@ def _codes(one: Painted, kind: Kind, n_classes: int, background: int) -> Index:
 
 
 def _edges(codes: Index) -> Mask:
-    """Pixels with a neighbour of another colour."""
-    found = np.zeros(codes.shape, dtype=bool)
+    """(height, width) whether a pixel has a neighbour of another colour."""
+    edges = np.zeros(codes.shape, dtype=bool)
     across, down = codes[:, 1:] != codes[:, :-1], codes[1:] != codes[:-1]
-    found[:, 1:] |= across
-    found[:, :-1] |= across
-    found[1:] |= down
-    found[:-1] |= down
-    return found
+    edges[:, 1:] |= across
+    edges[:, :-1] |= across
+    edges[1:] |= down
+    edges[:-1] |= down
+    return edges

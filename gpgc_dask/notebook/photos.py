@@ -1,11 +1,10 @@
-"""Some images of a dataset with their masks, ready to be shown."""
+"""Images of a dataset with their masks, for display."""
 
 from __future__ import annotations
 
 import base64
 import io
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -15,32 +14,66 @@ from gpgc_dask.core.arrays import Index
 from gpgc_dask.core.errors import InputError
 from gpgc_dask.data.dataset import background_class, open_dataset, text_values
 from gpgc_dask.data.subsets import take_photos
+from gpgc_dask.imaging.photos import Pixels
 from gpgc_dask.models.decisions import to_labels
+from gpgc_dask.models.protocol import FittedModel
 from gpgc_dask.models.review import check_fitted_on
 from gpgc_dask.notebook.overlays import Kind, overlay
 from gpgc_dask.results.pictures import Painted, painted
 from gpgc_dask.storage.location import is_url
 
-__all__ = ["data_url", "dataset_of", "judged", "numbers_of", "thumbnails"]
+__all__ = [
+    "data_url",
+    "open_training_data",
+    "paint_photos",
+    "photo_numbers",
+    "photo_with_mask",
+    "thumbnails",
+]
 
 THUMBNAIL_SIDE = 112
-"""Pixels of a small picture's longer side."""
+"""Longer side of a small picture in pixels."""
 
 
-def dataset_of(model: Any) -> xr.Dataset:
-    """The dataset that a model was fitted on, opened where it was."""
-    if not hasattr(model, "dataset_"):
+def open_training_data(model: FittedModel) -> xr.Dataset:
+    """Open the dataset that a model was fitted on.
+
+    Parameters
+    ----------
+    model : FittedModel
+
+    Returns
+    -------
+    xarray.Dataset
+
+    Raises
+    ------
+    InputError
+        If the model was fitted on arrays, or the dataset has changed since.
+    """
+    if model.dataset_info is None:
         raise InputError(
             "the model was fitted on arrays, which have no photos: fit one on a dataset "
             "(open_dataset)"
         )
-    dataset = open_dataset(model.dataset_["url"])
+    dataset = open_dataset(model.dataset_info["url"])
     check_fitted_on(model, dataset)
     return dataset
 
 
-def numbers_of(dataset: xr.Dataset, names: Sequence[str]) -> Index:
-    """Numbers of the photos of these names."""
+def photo_numbers(dataset: xr.Dataset, names: Sequence[str]) -> Index:
+    """Numbers of the photos of some names.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+    names : sequence of str
+        Paths within the folder of photos.
+
+    Returns
+    -------
+    (names,) array of int
+    """
     place = {name: number for number, name in enumerate(text_values(dataset["image_name"]))}
     unknown = [name for name in names if name not in place]
     if unknown:
@@ -48,40 +81,96 @@ def numbers_of(dataset: xr.Dataset, names: Sequence[str]) -> Index:
     return np.array([place[name] for name in names], dtype=np.intp)
 
 
-def judged(model: Any, dataset: xr.Dataset, photos: Index, side: int) -> dict[int, Painted]:
-    """The photos with their given masks and those predicted by a model that never saw them.
+def paint_photos(
+    model: FittedModel, dataset: xr.Dataset, photos: Index, side: int
+) -> dict[int, Painted]:
+    """Paint photos with their given masks and the masks predicted without them.
 
-    What leaving a group out takes is in the group's own rows: no others are read.
+    Parameters
+    ----------
+    model : FittedModel
+    dataset : xarray.Dataset
+        The dataset of the model.
+    photos : (n,) array of int
+        Numbers of the photos.
+    side : int
+        Longer side of a picture in pixels.
+
+    Returns
+    -------
+    dict
+        {photo: Painted}.
+
+    Notes
+    -----
+    Leaving a group out needs the rows of that group only, so no other rows are read.
     """
     part = take_photos(dataset, photos)
     predicted = to_labels(np.asarray(model.leave_group_out(part)), model.classes_)
     return dict(painted(part, np.asarray(predicted, dtype=np.intp), np.sort(photos), side))
 
 
-def shown(dataset: xr.Dataset, one: Painted, kind: Kind) -> Any:
-    """(h, w, 3) a photo with one of its masks in the dataset's classes."""
-    return overlay(one, kind, len(dataset.attrs["classes"]), background_class(dataset))
+def photo_with_mask(dataset: xr.Dataset, photo: Painted, kind: Kind) -> Pixels:
+    """A photo with one of its masks.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        Names the classes.
+    photo : Painted
+    kind : {"given", "predicted", "differ"}
+
+    Returns
+    -------
+    (height, width, 3) array of uint8
+    """
+    return overlay(photo, kind, len(dataset.attrs["classes"]), background_class(dataset))
 
 
 def thumbnails(dataset: xr.Dataset, photos: Index) -> dict[int, str]:
-    """Small pictures of photos with their given masks, as data URLs; of those still there.
+    """Small pictures of photos with their given masks.
 
-    None of a dataset at a URL: looking at a variable is no reason to load from afar.
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+    photos : (n,) array of int
+        Numbers of the photos.
+
+    Returns
+    -------
+    dict
+        {photo: data URL} of the photos that still exist. Empty for a dataset at a URL, so that
+        displaying a variable does not download anything.
     """
     if is_url(str(dataset.encoding.get("source", ""))):
         return {}
     part = take_photos(dataset, photos)
     labels = np.asarray(part["label"].values, dtype=np.intp)
     made = painted(part, labels, np.sort(photos), THUMBNAIL_SIDE)
-    return {photo: _jpeg_url(shown(dataset, one, "given")) for photo, one in made if not one.gone}
+    return {
+        number: _jpeg_url(photo_with_mask(dataset, photo, "given"))
+        for number, photo in made
+        if not photo.gone
+    }
 
 
-def _jpeg_url(pixels: Any) -> str:
+def _jpeg_url(pixels: Pixels) -> str:
     content = io.BytesIO()
     Image.fromarray(pixels).save(content, "JPEG", quality=80)
     return data_url(content.getvalue(), "image/jpeg")
 
 
 def data_url(content: bytes, kind: str) -> str:
-    """A file's content as an address, so that a page needs no other files."""
+    """A data URL with the content of a file.
+
+    Parameters
+    ----------
+    content : bytes
+    kind : str
+        Media type, such as "image/png".
+
+    Returns
+    -------
+    str
+    """
     return f"data:{kind};base64,{base64.b64encode(content).decode()}"

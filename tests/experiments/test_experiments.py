@@ -17,11 +17,11 @@ from gpgc_dask import GP, GPGC, open_dataset
 from gpgc_dask.core.metrics import average_class_accuracy, class_hits, signed_rank
 from gpgc_dask.data.subsets import best_photos, take_photos
 from gpgc_dask.experiments import compare
-from gpgc_dask.experiments.judging import Judge
+from gpgc_dask.experiments.accuracy import PixelCounts
+from gpgc_dask.experiments.files import plot_tradeoff, to_markdown, write_comparison
 from gpgc_dask.experiments.nested import fit_nested
-from gpgc_dask.experiments.output import plot_tradeoff, to_markdown, write_comparison
-from gpgc_dask.experiments.quality import TrueMasks, mask_iou, ranking_quality, true_iou
-from gpgc_dask.experiments.rules import softmin_scores
+from gpgc_dask.experiments.ranking_quality import TrueMasks, mask_iou, ranking_quality, true_iou
+from gpgc_dask.experiments.scores import softmin_scores
 from gpgc_dask.experiments.tables import runs_table, table_1, table_2, table_3
 from gpgc_dask.imaging.masks import VOID
 from gpgc_dask.imaging.painting import paint_image
@@ -32,12 +32,12 @@ from tests.support.ingesting import QUICK
 pytestmark = pytest.mark.newest
 
 N = 24
-SPOILT = (2, 7, 11, 13, 19)
+CORRUPTED = (2, 7, 11, 13, 19)
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """train/ with spoilt masks and their truth, and test/."""
+    """train/ with corrupted masks and their truth, and test/."""
     place = tmp_path_factory.mktemp("experiments")
     save_pairs(place / "train", N)
     (place / "train/masks").rename(place / "train/truth")
@@ -45,7 +45,7 @@ def place(tmp_path_factory):
     for number in range(N):
         name = f"photo_{number:03d}.png"
         truth = np.asarray(Image.open(place / "train/truth" / name))
-        given = np.roll(truth, 30, axis=1) if number in SPOILT else truth
+        given = np.roll(truth, 30, axis=1) if number in CORRUPTED else truth
         given = np.zeros_like(truth) if number == 13 else given
         Image.fromarray(given).save(place / "train/masks" / name)
     save_pairs(place / "test", 12)
@@ -72,33 +72,33 @@ def found(place, train, test):
         return compare(train, test, truth=place / "train/truth", draws=2)
 
 
-# -- judging -----------------------------------------------------------------------------------
+# -- accuracy ----------------------------------------------------------------------------------
 
 
-def test_a_judge_counts_the_pixels_that_painting_would_show(test):
+def test_the_accuracy_is_that_of_the_painted_prediction(test):
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 2, test.sizes["superpixel"])
-    verdict = Judge.of(test)(labels)
+    result = PixelCounts.read(test).evaluate(labels)
     hits, totals, each = np.zeros(2), np.zeros(2), []
     for photo, path in enumerate(test["mask_path"].values):
         truth = (np.asarray(Image.open(path)) > 0).astype(np.intp)
         own = class_hits(truth, paint_image(test, labels, photo).astype(np.intp), 2)
         hits, totals = hits + own[0], totals + own[1]
         each.append(average_class_accuracy(*own))
-    assert verdict.accuracy == pytest.approx(average_class_accuracy(hits, totals), rel=1e-12)
-    np.testing.assert_allclose(verdict.per_image, each, rtol=1e-12)
+    assert result.accuracy == pytest.approx(average_class_accuracy(hits, totals), rel=1e-12)
+    np.testing.assert_allclose(result.per_image, each, rtol=1e-12)
 
 
-def test_void_pixels_are_not_judged(tmp_path):
+def test_void_pixels_do_not_count(tmp_path):
     images, masks = save_pairs(tmp_path, 3)
     path = masks / "photo_001.png"
     Image.fromarray(np.full((60, 80), 128, dtype=np.uint8)).save(path)
     ingest(images, masks, tmp_path / "d.zarr", void=[128], **QUICK)
     dataset = open_dataset(tmp_path / "d.zarr")
-    verdict = Judge.of(dataset)(dataset["label"].values)
-    assert np.isnan(verdict.per_image[1])
-    assert np.isfinite(verdict.per_image[[0, 2]]).all()
-    assert verdict.totals[1].sum() == 0
+    result = PixelCounts.read(dataset).evaluate(dataset["label"].values)
+    assert np.isnan(result.per_image[1])
+    assert np.isfinite(result.per_image[[0, 2]]).all()
+    assert result.totals[1].sum() == 0
 
 
 # -- statistics --------------------------------------------------------------------------------
@@ -160,8 +160,8 @@ def test_iou_of_masks():
 
 def test_true_iou_and_missing_truth(place, train, tmp_path):
     iou = true_iou(train, TrueMasks(train, place / "train/truth"))
-    assert np.flatnonzero(iou < 0.5).tolist() == list(SPOILT)
-    assert np.all(iou[[n for n in range(N) if n not in SPOILT]] == 1.0)
+    assert np.flatnonzero(iou < 0.5).tolist() == list(CORRUPTED)
+    assert np.all(iou[[n for n in range(N) if n not in CORRUPTED]] == 1.0)
     with pytest.raises(FileNotFoundError, match="lacks the true masks of 24 of 24"):
         TrueMasks(train, tmp_path)
 
@@ -256,13 +256,13 @@ def test_every_cell_can_be_traced(found):
     assert line["p against GP-GC"]["GP, c = 1"] == pytest.approx(expected)
 
 
-def test_the_rules_know_the_spoilt_masks(found):
+def test_the_rules_know_the_corrupted_masks(found):
     quality = found.quality.set_index(["rule", "images"])
     assert quality.loc[("agreement", "all"), "auroc"] > 0.95
-    assert quality.loc[("agreement", "all"), "bad"] == len(SPOILT)
+    assert quality.loc[("agreement", "all"), "bad"] == len(CORRUPTED)
     assert quality.loc[("agreement", "not empty"), "n"] == N - 1
-    worst = np.argsort(found.scores["agreement"])[: len(SPOILT)]
-    assert {*worst.tolist()} == {*SPOILT}
+    worst = np.argsort(found.scores["agreement"])[: len(CORRUPTED)]
+    assert {*worst.tolist()} == {*CORRUPTED}
 
 
 def test_cleanlabs_score_is_cleanlabs(train):
@@ -271,8 +271,8 @@ def test_cleanlabs_score_is_cleanlabs(train):
     assert cleanlab.__version__
     assert scores.shape == (N,)
     assert np.all((scores >= 0) & (scores <= 1))
-    good = [n for n in range(N) if n not in SPOILT]
-    assert scores[list(SPOILT)].mean() < scores[good].mean()
+    good = [n for n in range(N) if n not in CORRUPTED]
+    assert scores[list(CORRUPTED)].mean() < scores[good].mean()
 
 
 def test_files(found, tmp_path):
@@ -295,16 +295,16 @@ def test_a_class_missing_in_the_smallest_subset_is_a_dash(train, test):
     found = compare(train, test, svm=False, cleanlab=False, draws=0, shares=(0.01, 0.5))
     lone = [run for run in found.runs if run.table == 3 and run.share == 0.01]
     assert all(run.images == 1 for run in lone)
-    spoilt = train.copy()
+    corrupted = train.copy()
     # The best image by every rule has but one class: there is no model of it alone.
-    spoilt["label"] = (spoilt["label"].dims, np.where(
-        spoilt["image"].values == 0, 0, spoilt["label"].values))  # fmt: skip
-    fits = fit_nested(spoilt, [np.array([0]), np.arange(N)])
+    corrupted["label"] = (corrupted["label"].dims, np.where(
+        corrupted["image"].values == 0, 0, corrupted["label"].values))  # fmt: skip
+    fits = fit_nested(corrupted, [np.array([0]), np.arange(N)])
     assert fits[0] is None
     assert fits[1] is not None
 
 
-def test_other_features_or_classes_are_refused(place, train, tmp_path):
+def test_other_features_or_classes_are_rejected(place, train, tmp_path):
     images = [place / "test/images", place / "test/masks"]
     ingest(*images, tmp_path / "finer.zarr", backbone="colour", superpixels=40)
     with pytest.raises(ValueError, match="other features"):

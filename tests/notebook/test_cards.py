@@ -16,10 +16,10 @@ from PIL import Image
 
 from gpgc_dask import GP, GPGC, MarginSVM, load, open_dataset
 from gpgc_dask.data.subsets import best_photos, take_photos
-from gpgc_dask.experiments.judging import Judge
+from gpgc_dask.experiments.accuracy import PixelCounts
 from gpgc_dask.models.review import predict_and_review
 from gpgc_dask.notebook.overlays import COLOURS, overlay
-from gpgc_dask.notebook.photos import judged, numbers_of
+from gpgc_dask.notebook.photos import paint_photos, photo_numbers
 from gpgc_dask.pipelines.ingest import ingest
 from gpgc_dask.results.pictures import Painted
 from tests.support.images import save_pairs
@@ -27,7 +27,7 @@ from tests.support.ingesting import QUICK
 
 mpl.use("Agg")
 HOSTILE = "<img src=x onerror=alert(1)>&.jpg"
-SPOILT = [HOSTILE, "photo_001.jpg", "photo_002.jpg"]
+CORRUPTED = [HOSTILE, "photo_001.jpg", "photo_002.jpg"]
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def job(tmp_path_factory):
     images, masks = save_pairs(folder, 16)
     (images / "photo_000.jpg").rename(images / HOSTILE)
     (masks / "photo_000.png").rename(masks / HOSTILE.replace(".jpg", ".png"))
-    for name in SPOILT:
+    for name in CORRUPTED:
         path = masks / name.replace(".jpg", ".png")
         Image.fromarray(255 - np.array(Image.open(path))).save(path)
     ingest(images, masks, folder / "data.zarr", **QUICK)
@@ -113,7 +113,7 @@ def test_a_reviewed_model_shows_its_worst_and_best(model):
     ranked = model.to_pandas().index.tolist()
     told = [text for text in page.texts if text in ranked]
     assert told == ranked[:5] + ranked[::-1][:5]
-    assert set(told[:3]) == set(SPOILT)
+    assert set(told[:3]) == set(CORRUPTED)
     assert set(page.pictures) == {f"{name} with its mask" for name in told}
     assert all(src.startswith("data:image/jpeg;base64,") for src in page.pictures.values())
     assert [chart.tag for chart in page.charts] == 4 * ["{http://www.w3.org/2000/svg}svg"]
@@ -164,18 +164,18 @@ def test_an_unfitted_model_shows_its_parameters():
     assert "gpgc-card" not in model._repr_mimebundle_()["text/html"]
 
 
-def test_a_fit_that_has_not_settled_says_so(by_arrays):
+def test_a_fit_that_has_not_converged(by_arrays):
     _, X, y = by_arrays
     with pytest.warns(UserWarning, match="stopped after 1"):
         model = GPGC(max_iter=1).fit(X, y, groups=np.repeat(np.arange(12), 30))
-    assert any("not settled" in text for text in Page(model._repr_html_()).texts)
+    assert any("not converged" in text for text in Page(model._repr_html_()).texts)
 
 
 def test_a_plan(dataset):
     plan = GPGC().plan(dataset)
     page = Page(plan._repr_html_())
-    for name, told in plan.facts[1:]:
-        assert name == "memory per worker" or {name, told} <= set(page.texts)
+    for name, value in plan.facts[1:]:
+        assert name == "memory per worker" or {name, value} <= set(page.texts)
     small = GPGC().plan(dataset, workers=2, memory_limit="10MB")
     assert any("DOES NOT FIT" in text for text in Page(small._repr_html_()).texts)
 
@@ -201,11 +201,11 @@ def test_a_gallery_shows_what_a_model_that_never_saw_the_image_draws(model, data
     axes = model.plot.gallery(dataset, n=3)
     assert axes.shape == (3, 3)
     titles = [ax.get_title() for ax in axes[0]]
-    assert all(name in " ".join(titles).replace("…", "") for name in SPOILT[1:])
+    assert all(name in " ".join(titles).replace("…", "") for name in CORRUPTED[1:])
     # The whole dataset left out image by image, against the few rows that the gallery reads.
     predicted, _ = predict_and_review(model, dataset)
-    photos = numbers_of(dataset, SPOILT)
-    found = judged(model, dataset, photos, side=80)
+    photos = photo_numbers(dataset, CORRUPTED)
+    found = paint_photos(model, dataset, photos, side=80)
     image, segments = dataset["image"].values, dataset["segments"].values
     for photo in photos:
         painted = predicted[image == photo][segments[photo]]
@@ -269,21 +269,21 @@ def test_tradeoff_of_the_review(model):
         model.plot.tradeoff(shares=[0, 1])
 
 
-def test_tradeoff_of_models_learned_anew(model, dataset, folders, tmp_path):
+def test_tradeoff_of_refitted_models(model, dataset, folders, tmp_path):
     ingest(*folders, tmp_path / "test.zarr", **QUICK)
     test = open_dataset(tmp_path / "test.zarr")
     ax = model.plot.tradeoff(test=test, shares=[0.5, 1.0])
-    judge = Judge.of(test)
+    truth = PixelCounts.read(test)
     for share, value in zip([0.5, 1.0], ax.lines[0].get_ydata(), strict=True):
         photos = best_photos(model.review_["agreement"].to_numpy(), share)
         alone = GP(redundancy=model.redundancy_).fit(take_photos(dataset, photos))
-        assert value == pytest.approx(100 * judge(alone.predict(test)).accuracy)
+        assert value == pytest.approx(100 * truth.evaluate(alone.predict(test)).accuracy)
 
 
 def test_tables(model, by_arrays):
     table = model.to_pandas()
     assert table["rank"].tolist() == list(range(1, 17))
-    assert set(table.index[:3]) == set(SPOILT)
+    assert set(table.index[:3]) == set(CORRUPTED)
     learned = dict(zip(model.groups_, model.noise_variance_, strict=True))
     assert table["noise_variance"].to_dict() == learned
     few, X, y = by_arrays
@@ -314,7 +314,7 @@ def test_a_model_of_arrays_has_no_photos(by_arrays):
 
 
 def test_wrong_names(model, dataset):
-    with pytest.raises(ValueError, match=r"no image nobody\.jpg"):
-        model.plot.gallery(dataset, which=["nobody.jpg"])
+    with pytest.raises(ValueError, match=r"no image missing\.jpg"):
+        model.plot.gallery(dataset, which=["missing.jpg"])
     with pytest.raises(ValueError, match="worst, best or a list"):
         model.plot.gallery(dataset, which="middle")

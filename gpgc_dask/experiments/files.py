@@ -1,4 +1,4 @@
-"""A comparison as files: Markdown for people, CSV for programs, a plot of the trade-off."""
+"""A comparison as files: Markdown, CSV and a plot."""
 
 from __future__ import annotations
 
@@ -18,69 +18,101 @@ from gpgc_dask.storage.location import write_whole
 __all__ = ["markdown_table", "plot_tradeoff", "to_markdown", "write_comparison"]
 
 
-def write_comparison(found: Comparison, folder: str | PathLike[str]) -> list[Path]:
-    """Write tables.md, a CSV a table, runs.csv, per_image.csv, scores.csv and tradeoff.svg.
+def write_comparison(comparison: Comparison, folder: str | PathLike[str]) -> list[Path]:
+    """Write tables.md, one CSV file per table, runs.csv, per_image.csv, scores.csv, tradeoff.svg.
 
-    The plot is left out where matplotlib is not installed. Returns what was written.
+    Parameters
+    ----------
+    comparison : Comparison
+    folder : path
+        Created if it does not exist.
+
+    Returns
+    -------
+    list of Path
+        Files that were written. The plot is left out if matplotlib is not installed.
     """
     place = Path(folder).expanduser()
-    tables = {"table1": table_1(found), "table2": table_2(found), "table3": table_3(found)}
-    tables["runs"] = runs_table(found)
-    tables["per_image"] = _per_image(found)
-    tables["scores"] = pd.DataFrame({"image": found.train_names} | found.scores)
-    if found.quality is not None:
-        tables["quality"] = found.quality
+    tables = {
+        "table1": table_1(comparison),
+        "table2": table_2(comparison),
+        "table3": table_3(comparison),
+    }
+    tables["runs"] = runs_table(comparison)
+    tables["per_image"] = _per_image(comparison)
+    tables["scores"] = pd.DataFrame({"image": comparison.train_names} | comparison.scores)
+    if comparison.quality is not None:
+        tables["quality"] = comparison.quality
     written = []
     for name, table in tables.items():
         written.append(place / f"{name}.csv")
         write_whole(written[-1], table.to_csv(index=False, lineterminator="\n").encode())
     written.append(place / "tables.md")
-    write_whole(written[-1], to_markdown(found).encode())
+    write_whole(written[-1], to_markdown(comparison).encode())
     if importlib.util.find_spec("matplotlib") is not None:
         written.append(place / "tradeoff.svg")
-        plot_tradeoff(found).figure.savefig(written[-1])
+        plot_tradeoff(comparison).figure.savefig(written[-1])
     return written
 
 
-def _per_image(found: Comparison) -> pd.DataFrame:
-    """A line a run and test image."""
-    n = len(found.test_names)
+def _per_image(comparison: Comparison) -> pd.DataFrame:
+    """One row per run and test image."""
+    n = len(comparison.test_names)
     return pd.DataFrame(
         {
-            "run": np.repeat([run.number for run in found.runs], n),
-            "image": found.test_names * len(found.runs),
-            "average_class_accuracy": np.concatenate([run.per_image for run in found.runs]),
+            "run": np.repeat([run.number for run in comparison.runs], n),
+            "image": comparison.test_names * len(comparison.runs),
+            "average_class_accuracy": np.concatenate([run.per_image for run in comparison.runs]),
         }
     )
 
 
-def to_markdown(found: Comparison) -> str:
-    """The tables, with what is to be known of them."""
-    train, test = found.train, found.test
+def to_markdown(comparison: Comparison) -> str:
+    """The tables with explanations.
+
+    Parameters
+    ----------
+    comparison : Comparison
+
+    Returns
+    -------
+    str
+        Markdown.
+    """
+    train, test = comparison.train, comparison.test
     parts = [
-        f"Trained on {train['images']:,} images, judged on {test['images']:,}: average class "
+        f"Trained on {train['images']:,} images, tested on {test['images']:,}: average class "
         f"accuracy in pixels, percent. p: Wilcoxon signed-rank test on the images' own accuracies; "
         f"**bold** below {LEVEL:g}. Numbers of runs are those of runs.csv.",
         "### Table 1: all images",
-        markdown_table(table_1(found)),
-        f"### Table 2: retrained on the best {100 * KEPT:g} %",
-        markdown_table(table_2(found)),
+        markdown_table(table_1(comparison)),
+        f"### Table 2: refitted to the best {100 * KEPT:g} %",
+        markdown_table(table_2(comparison)),
         "### Table 3: the GP on growing shares of the best images",
-        markdown_table(table_3(found)),
-        f"The subsets are nested: all fits with c = 1 of a line took {found.table3_reads} read(s) "
-        "of the data.",
+        markdown_table(table_3(comparison)),
+        "The subsets are nested: all fits with c = 1 in a row of the table took "
+        f"{comparison.table3_reads} read(s) of the data.",
     ]
-    if found.quality is not None:
+    if comparison.quality is not None:
         parts += [
             "### The rankings against the truth",
             "Bad: IoU of the mask with the true one below 0.5.",
-            markdown_table(found.quality),
+            markdown_table(comparison.quality),
         ]
     return "\n\n".join(parts) + "\n"
 
 
 def markdown_table(table: pd.DataFrame) -> str:
-    """A table in Markdown, without columns that are empty."""
+    """A table in Markdown, without empty columns.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+
+    Returns
+    -------
+    str
+    """
     used = [name for name in table if name in ("accuracy", "rule") or not _is_empty(table[name])]
     lines = ["| " + " | ".join(used) + " |", "| " + " | ".join("---" for _ in used) + " |"]
     for row in table[used].itertuples(index=False):
@@ -104,13 +136,24 @@ def _cell(name: str, value: Any) -> str:
     return str(value).replace("|", "\\|")
 
 
-def plot_tradeoff(found: Comparison, ax: Any = None) -> Any:
-    """Accuracy against the share of images kept, a line a rule: matplotlib axes."""
+def plot_tradeoff(comparison: Comparison, ax: Any = None) -> Any:
+    """Plot accuracy against the share of images kept, one line per rule.
+
+    Parameters
+    ----------
+    comparison : Comparison
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw on. Default: new ones.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
     from matplotlib.figure import Figure
 
     if ax is None:
         ax = Figure(figsize=(6, 4), layout="constrained").subplots()
-    for line in table_3(found).to_dict("records"):
+    for line in table_3(comparison).to_dict("records"):
         points = [(float(k[:-2]), v) for k, v in line.items() if k.endswith(" %")]
         shares, values = zip(*points, strict=True)
         ax.plot(shares, values, marker="o", label=f"{line['model']} by {line['rule']}")

@@ -19,50 +19,68 @@ from gpgc_dask.imaging.given_masks import GivenMasks
 from gpgc_dask.imaging.masks import VOID, Codes, MaskFormat, read_mask
 from gpgc_dask.imaging.photos import Orientation, hush, read_orientation
 
-__all__ = ["MEASURES", "TrueMasks", "mask_iou", "ranking_quality", "true_iou"]
+__all__ = ["MEASURES", "TrueMasks", "mask_iou", "quality_table", "ranking_quality", "true_iou"]
 
 BAD_BELOW = 0.5
-"""Masks of a smaller IoU with the truth are bad ones."""
+"""Masks are bad if their IoU with the truth is below this."""
 
 WORST = 0.25
-"""Share of the images that counts as the worst of a ranking."""
+"""Share of the images that counts as the worst."""
 
 MEASURES = ("spearman", "kendall", "auroc", "auprc", "precision_worst_quarter")
 
 
 def ranking_quality(score: Array, iou: Array) -> dict[str, float]:
-    """How well ``score`` (J,), high = reliable, ranks masks of true quality ``iou`` (J,).
+    """How well a score ranks masks whose true quality is known.
 
-    spearman, kendall : rank correlation with the IoU
-    auroc, auprc : of telling masks of IoU < 0.5, the bad ones, from the others
-    precision_worst_quarter : share of bad masks among the quarter with the lowest scores
+    Parameters
+    ----------
+    score : (J,) array
+        Score of each mask, high = reliable. NaN counts as the worst.
+    iou : (J,) array
+        IoU of each mask with the true one. Masks below 0.5 are bad.
 
-    NaN where a measure is not defined: one image, no bad mask or none but bad ones, equal scores.
+    Returns
+    -------
+    dict
+        ``spearman`` and ``kendall``, rank correlations with the IoU; ``auroc`` and ``auprc`` of
+        separating bad masks from the others; ``precision_worst_quarter``, the share of bad masks
+        in the quarter with the lowest scores. NaN if a measure is not defined: one image, only
+        good or only bad masks, equal scores.
     """
     badness = -np.nan_to_num(score, nan=-np.inf)
     badness = np.where(np.isfinite(badness), badness, _above(badness))
     bad = iou < BAD_BELOW
-    found = dict.fromkeys(MEASURES, float("nan"))
+    quality = dict.fromkeys(MEASURES, float("nan"))
     if bad.size > 1 and np.ptp(badness) > 0 and np.ptp(iou) > 0:
-        found["spearman"] = float(spearmanr(-badness, iou).statistic)
-        found["kendall"] = float(kendalltau(-badness, iou).statistic)
+        quality["spearman"] = float(spearmanr(-badness, iou).statistic)
+        quality["kendall"] = float(kendalltau(-badness, iou).statistic)
     if bad.any() and not bad.all():
-        found["auroc"] = float(roc_auc_score(bad, badness))
-        found["auprc"] = float(average_precision_score(bad, badness))
+        quality["auroc"] = float(roc_auc_score(bad, badness))
+        quality["auprc"] = float(average_precision_score(bad, badness))
     if bad.size:
         worst = np.argsort(-badness, kind="stable")[: max(round(WORST * bad.size), 1)]
-        found["precision_worst_quarter"] = float(bad[worst].mean())
-    return found
+        quality["precision_worst_quarter"] = float(bad[worst].mean())
+    return quality
 
 
 def _above(values: Array) -> float:
-    """A number above all finite ones: images that nothing is known of are the worst."""
+    """A number above all finite ones."""
     finite = values[np.isfinite(values)]
     return float(finite.max()) + 1.0 if finite.size else 0.0
 
 
 class TrueMasks:
-    """True masks of a dataset's photos, in a folder of their own, named as the photos."""
+    """True masks of the photos of a dataset, in a folder, named as the photos.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+    folder : path
+        Folder with one mask per photo.
+    fmt : MaskFormat, optional
+        How the masks are read. Default: as at ingest.
+    """
 
     def __init__(
         self, dataset: xr.Dataset, folder: str | PathLike[str], fmt: MaskFormat | None = None
@@ -77,7 +95,7 @@ class TrueMasks:
         if missing:
             raise MissingFileError(
                 f"{folder} lacks the true masks of {len(missing)} of {len(names)} photos, such as "
-                f"{missing[0]}: pass a folder with a mask for every photo"
+                f"{missing[0]}: use a folder with one mask per photo"
             )
         self.paths = [str(root / files[stem][0]) for stem in stems]
 
@@ -87,44 +105,79 @@ class TrueMasks:
 
 
 def mask_iou(given: Codes, truth: Codes, n_classes: int) -> float:
-    """IoU of two masks: of class 1 where there are two, else its mean over the classes that occur.
+    """IoU of two masks.
 
-    Pixels that either calls void do not count; 1 where neither has any of the class.
+    Parameters
+    ----------
+    given, truth : (height, width) array
+        Class codes. Pixels that are void in either mask do not count.
+    n_classes : int
+        Number of classes.
+
+    Returns
+    -------
+    float
+        IoU of class 1 if there are two classes, else the mean over the classes that occur. 1 if
+        the class occurs in neither mask.
     """
     known = (given != VOID) & (truth != VOID)
     classes = [1] if n_classes == 2 else range(n_classes)
-    found = []
+    values = []
     for code in classes:
         first, second = (given == code) & known, (truth == code) & known
         union = np.count_nonzero(first | second)
         if union:
-            found.append(np.count_nonzero(first & second) / union)
-    return float(np.mean(found)) if found else 1.0
+            values.append(np.count_nonzero(first & second) / union)
+    return float(np.mean(values)) if values else 1.0
 
 
 def true_iou(dataset: xr.Dataset, truth: TrueMasks) -> Array:
-    """(photos,) IoU of each photo's given mask with the true one, in pixels."""
+    """IoU of the given mask of each photo with the true one, in pixels.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+    truth : TrueMasks
+
+    Returns
+    -------
+    (photos,) array
+    """
     hush()
     given = GivenMasks.of(dataset)
     paths = text_values(dataset["image_path"]).tolist()
     n_classes = len(dataset.attrs["classes"])
-    found = []
+    values = []
     for photo, path in enumerate(paths):
         orientation = read_orientation(path)
         mine, true = given.codes(photo, orientation), truth.codes(photo, orientation)
-        found.append(mask_iou(mine, true, n_classes))
-    return np.array(found)
+        values.append(mask_iou(mine, true, n_classes))
+    return np.array(values)
 
 
 def quality_table(scores: dict[str, Array], iou: Array, empty: Mask) -> pd.DataFrame:
-    """A line a rule and set of images: all of them, and those whose mask is not empty."""
+    """Quality of several scores.
+
+    Parameters
+    ----------
+    scores : dict
+        {rule: (photos,) scores}.
+    iou : (photos,) array
+        IoU of each mask with the true one.
+    empty : (photos,) array of bool
+        Whether the given mask is empty.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per rule for all images, and one for those whose mask is not empty.
+    """
     lines = []
     for name, score in scores.items():
         for images, chosen in (("all", np.ones(iou.size, dtype=bool)), ("not empty", ~empty)):
-            found = ranking_quality(score[chosen], iou[chosen])
             lines.append(
                 {"rule": name, "images": images, "n": int(chosen.sum())}
                 | {"bad": int((iou[chosen] < BAD_BELOW).sum())}
-                | found
+                | ranking_quality(score[chosen], iou[chosen])
             )
     return pd.DataFrame(lines)
