@@ -49,11 +49,11 @@ def rank_images(
     """
     check_output(out)
     from gpgc_dask.models.persistence import load
-    from gpgc_dask.models.review import rank, reviewed
+    from gpgc_dask.models.review import rank, require_review
     from gpgc_dask.results.ranking import records, to_csv
     from gpgc_dask.storage.location import write_whole
 
-    ranking = rank(reviewed(load(model), model), by.value)
+    ranking = rank(require_review(load(model), model), by.value)
     if out is not None:
         as_json = out.lower().endswith(".json")
         text = _json(ranking) if as_json else to_csv(ranking)
@@ -133,13 +133,13 @@ def select(
         raise typer.BadParameter("--copy needs --folder")
     check_output(out, coco, folder=folder)
     from gpgc_dask.models.persistence import load
-    from gpgc_dask.models.review import rank, require_dataset_info, reviewed
+    from gpgc_dask.models.review import rank, require_dataset_info, require_review
     from gpgc_dask.results.ranking import select_best
     from gpgc_dask.results.selection import filter_coco, write_folder
     from gpgc_dask.storage.location import write_whole
 
     fitted = load(model)
-    ranking = rank(reviewed(fitted, model), by.value)
+    ranking = rank(require_review(fitted, model), by.value)
     chosen = select_best(ranking, top=top, min_score=min_score, by=by.value)
     if rest:
         chosen = ranking[~ranking["image"].isin(chosen["image"])]

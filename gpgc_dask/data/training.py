@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -45,6 +46,13 @@ class TrainingArrays:
     weight: Array
     area: Array
     place: Index | None = None
+
+    def digest(self) -> str:
+        """Digest of the rows' images, labels and weights, which need no read of the features."""
+        content = hashlib.blake2b(digest_size=16)
+        for values in (self.groups.codes, self.y, self.weight):
+            content.update(np.ascontiguousarray(values).data)
+        return content.hexdigest()
 
     def replaced(self, **arrays: Any) -> TrainingArrays:
         """The same arrays with some replaced by those of the caller; None replaces nothing."""

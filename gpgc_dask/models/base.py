@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gpgc_dask.core.arrays import Array, Labels
 from gpgc_dask.core.display import notebook_module, render_card
+from gpgc_dask.models.leave_out import LeaveOut
 from gpgc_dask.models.persistence import save
 from gpgc_dask.models.protocol import Listener
 from gpgc_dask.models.review import review
@@ -46,6 +47,7 @@ class DatasetModel(ClassifierMixin, BaseEstimator, ABC):
     n_reads_: int
     dataset_: dict[str, Any]
     review_: pd.DataFrame
+    leave_out_: LeaveOut
 
     @abstractmethod
     def decision_function(self, X: Any) -> Any:
@@ -155,6 +157,11 @@ class DatasetModel(ClassifierMixin, BaseEstimator, ABC):
         return vars(self).get("dataset_")
 
     @property
+    def leave_out(self) -> LeaveOut | None:
+        """Leave-image-out decision values of the last :meth:`review`; None without one."""
+        return vars(self).get("leave_out_")
+
+    @property
     def review_table(self) -> pd.DataFrame | None:
         """The table of the last :meth:`review`; None where there was none."""
         return vars(self).get("review_")
@@ -164,8 +171,8 @@ class DatasetModel(ClassifierMixin, BaseEstimator, ABC):
     def review(self, dataset: Any) -> pd.DataFrame:
         """Assess each image of the dataset that the model was fitted on. Reads the data once.
 
-        The result is kept as ``review_`` and saved with the model; rank it with
-        :func:`gpgc_dask.models.review.rank`.
+        The result is kept as ``review_`` and saved with the model, together with the decision
+        values that reports and exports need (``leave_out_``). Sort it with :func:`gpgc_dask.rank`.
 
         Parameters
         ----------
@@ -180,7 +187,7 @@ class DatasetModel(ClassifierMixin, BaseEstimator, ABC):
             ``superpixels`` and the paths of its files.
         """
         check_is_fitted(self)
-        self.review_ = review(self, dataset)
+        self.leave_out_, self.review_ = review(self, dataset)
         return self.review_
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -211,6 +218,9 @@ class DatasetModel(ClassifierMixin, BaseEstimator, ABC):
             state["review_"] = {
                 name: np.array(values.tolist()) for name, values in state["review_"].items()
             }
+        if "leave_out_" in state:
+            kept = state["leave_out_"]
+            state["leave_out_"] = {"rows": kept.rows, "values": kept.values}
         if self.is_fitted:
             if callable(state.get("progress")):
                 state["progress"] = None
@@ -221,6 +231,8 @@ class DatasetModel(ClassifierMixin, BaseEstimator, ABC):
     def __setstate__(self, state: dict[str, Any]) -> None:
         if "review_" in state:
             state = state | {"review_": pd.DataFrame(state["review_"])}
+        if "leave_out_" in state:
+            state = state | {"leave_out_": LeaveOut(**state["leave_out_"])}
         super().__setstate__(state)
 
     # -- to look at ------------------------------------------------------------------------
@@ -270,7 +282,7 @@ class DatasetModel(ClassifierMixin, BaseEstimator, ABC):
 
     def _remember(self, origin: dict[str, Any] | None) -> None:
         """Keep where the data came from, and nothing of an earlier fit's."""
-        for name in ("dataset_", "review_"):
+        for name in ("dataset_", "review_", "leave_out_"):
             self.__dict__.pop(name, None)
         if origin is not None:
             self.dataset_ = origin

@@ -1,8 +1,8 @@
 """Saved models: a Zarr v3 group of plain arrays and JSON. No pickle is written or read.
 
-A reader finds a whole model or none. In a local folder a new one takes the old one's place at a
-stroke. At a URL objects are replaced one by one: there the mark in the group's attributes that
-says "model" is taken away first and comes back last.
+A reader finds a complete model or none. In a local folder a new model replaces the old one by a
+rename. At a URL objects are replaced one by one: there the attribute that marks the group as a
+model is removed first and written last.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from gpgc_dask.core.errors import (
     MissingFileError,
 )
 from gpgc_dask.data.schema import check_plain, check_version
+from gpgc_dask.models.leave_out import LeaveOut
 from gpgc_dask.models.protocol import FittedModel
 from gpgc_dask.models.registry import MODELS, model_class
 from gpgc_dask.storage.integrity import DIGESTS, check_digests, digests, read_attributes
@@ -42,7 +43,13 @@ UNFINISHED = f"{FORMAT}, unfinished"
 FORMAT_VERSION = 2
 
 SAVED_LABELS = ("classes_", "groups_", "noise_groups_", "feature_names_in_")
-"""Attributes of labels, of any type."""
+"""Attributes that hold labels of any type."""
+
+LEAVE_OUT = "leave_out"
+"""The array that is read when it is needed."""
+
+LEAVE_OUT_ROWS = 1 << 20
+"""Rows per chunk of it."""
 
 WAY_OUT = "restore it from a copy, or fit it again (gpgc fit --overwrite)"
 
@@ -50,7 +57,17 @@ WAY_OUT = "restore it from a copy, or fit it again (gpgc fit --overwrite)"
 def save(
     model: FittedModel, path: str | PathLike[str], storage_options: dict[str, Any] | None = None
 ) -> None:
-    """Write a fitted model to a path or URL, whole or not at all; an older one is replaced."""
+    """Write a fitted model to a path or URL, completely or not at all.
+
+    Parameters
+    ----------
+    model : FittedModel
+        The model. An older one at the same place is replaced.
+    path : str or path-like
+        A local folder or any fsspec URL.
+    storage_options : dict, optional
+        Options of fsspec for a URL.
+    """
     location = Location.of(path, storage_options)
     name = type(model).__name__
     if model_class(name) is not type(model):
@@ -83,7 +100,7 @@ def _save_folder(model: FittedModel, target: Path) -> None:
 
 
 def _save_objects(model: FittedModel, location: Location) -> None:
-    """Made in memory and put there an object at a time: Zarr would ask for each time and again."""
+    """Write to memory, then upload each object once: Zarr itself would request each repeatedly."""
     drafts, name = Location.of("memory://gpgc-drafts"), uuid.uuid4().hex
     draft = Location.of(f"{drafts}/{name}")
     try:
@@ -96,14 +113,31 @@ def _save_objects(model: FittedModel, location: Location) -> None:
     finished = objects.pop("zarr.json")
     with ThreadPoolExecutor(AT_A_TIME) as pool:
         list(pool.map(location.write, objects.keys(), objects.values()))
-    # Arrays that the new model does not have would be taken for its own.
+    # Arrays of an older model must not be taken for those of the new one.
     for key in location.files() - objects.keys() - {"zarr.json"}:
         location.remove(key)
     location.write("zarr.json", finished)
 
 
 def load(path: str | PathLike[str], storage_options: dict[str, Any] | None = None) -> FittedModel:
-    """Read what ``save`` wrote to a path or URL: a fitted ``GPGC``, ``GP`` or ``MarginSVM``.
+    """Read a model that ``save`` wrote to a path or URL.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A local folder or any fsspec URL.
+    storage_options : dict, optional
+        Options of fsspec for a URL.
+
+    Returns
+    -------
+    FittedModel
+        A fitted ``GPGC``, ``GP`` or ``MarginSVM``.
+
+    Raises
+    ------
+    CorruptedError
+        If what is stored is not what was written.
 
     Examples
     --------
@@ -114,62 +148,67 @@ def load(path: str | PathLike[str], storage_options: dict[str, Any] | None = Non
     """
     source = Location.of(path, storage_options)
     meta = read_attributes(source)
-    found = _judged(source, meta)
-    if found == "absent":
+    there = _state(source, meta)
+    if there == "absent":
         raise MissingFileError(f"{source} does not exist: make a model with gpgc fit, or save()")
-    if found == "unfinished":
+    if there == "unfinished":
         raise InputError(
-            f"{source} is not finished: wait for who is saving it, or go on with the same gpgc fit "
-            "and --resume"
+            f"{source} is not finished: wait until it is saved, or resume the same gpgc fit with "
+            "--resume"
         )
-    if found == "foreign" or meta is None:
+    if there == "foreign" or meta is None:
         raise InputError(
             f"{source} is not a gpgc_dask model: pass what gpgc fit, or save(), has written"
         )
     check_version(source, meta, FORMAT_VERSION)
-    stored = _stored(source, meta)
+    stored = _read_arrays(source, meta)
     try:
         return _read_model(stored, meta["estimator"])
     except CorruptedError:
         raise
     except (KeyError, TypeError, ValueError) as error:
-        raise CorruptedError(f"{source} is damaged ({error}): {WAY_OUT}") from error
+        raise CorruptedError(f"{source} is corrupted ({error}): {WAY_OUT}") from error
 
 
 @dataclass(frozen=True)
 class _Stored:
-    """Arrays of a model by name, and the attributes of each."""
+    """Arrays of a model by name, the attributes of each, and the array that is read lazily."""
 
     arrays: dict[str, Labels]
     attributes: dict[str, dict[str, Any]]
+    leave_out: GuardedArray | None
 
     def __contains__(self, name: str) -> bool:
         return name in self.arrays
 
 
-def _stored(location: Location, meta: dict[str, Any]) -> _Stored:
-    """All arrays of the model at a location, described as they were when written."""
+def _read_arrays(location: Location, meta: dict[str, Any]) -> _Stored:
+    """All arrays of the model at a location, checked."""
     described = check_digests(location, meta, WAY_OUT)
     check_plain(described, str(location))
-    names = list(described)
-    group = open_guarded(location, described, whole=names, compressed=names)
+    group = open_guarded(location, described, whole=described, compressed=described)
 
     def read(name: str) -> tuple[Labels, dict[str, Any]]:
         array = GuardedArray(group, name, str(location), WAY_OUT)
         return array[...], dict(array.array.attrs)
 
+    names = [name for name in described if name != LEAVE_OUT]
     with ThreadPoolExecutor(AT_A_TIME) as pool:
-        found = dict(zip(names, pool.map(read, names), strict=True))
+        arrays = dict(zip(names, pool.map(read, names), strict=True))
+    lazy = (
+        GuardedArray(group, LEAVE_OUT, str(location), WAY_OUT) if LEAVE_OUT in described else None
+    )
     return _Stored(
-        {name: values for name, (values, _) in found.items()},
-        {name: attributes for name, (_, attributes) in found.items()},
+        {name: values for name, (values, _) in arrays.items()},
+        {name: attributes for name, (_, attributes) in arrays.items()},
+        lazy,
     )
 
 
 def _read_model(stored: _Stored, estimator: str) -> FittedModel:
     kind = model_class(estimator)
     if kind is None:
-        raise InputError(f"its kind {estimator} is not known")
+        raise InputError(f"it is of an unknown kind, {estimator}")
     model = kind(**_parameters(_read_json(stored, "parameters")))
     for name in kind.saved_arrays:
         if name in stored:
@@ -184,6 +223,9 @@ def _read_model(stored: _Stored, estimator: str) -> FittedModel:
         model.dataset_ = _read_json(stored, "dataset")
     if "reviewjson" in stored:
         model.review_ = _read_table(stored, "review")
+    if stored.leave_out is not None:
+        attributes = stored.leave_out.array.attrs
+        model.leave_out_ = LeaveOut(attributes["rows"], stored.leave_out, attributes["content"])
     if "historyjson" in stored:
         model.history_ = _read_json(stored, "history")
         names = _read_labels(stored, "feature_groups").tolist()
@@ -211,23 +253,36 @@ def _write(model: FittedModel, location: Location) -> None:
         _write_json(group, "dataset", model.dataset_info)
     if model.review_table is not None:
         _write_table(group, "review", model.review_table)
+    if model.leave_out is not None:
+        _write_leave_out(group, model.leave_out)
     # Last, and all at once: a group without these attributes is not a model.
-    known: dict[str, Any] = {
+    attributes: dict[str, Any] = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "estimator": type(model).__name__,
     }
-    known[DIGESTS] = digests(location, known, sorted(group.array_keys()))
-    group.update_attributes(known)
+    attributes[DIGESTS] = digests(location, attributes, sorted(group.array_keys()))
+    group.update_attributes(attributes)
+
+
+def _write_leave_out(group: zarr.Group, leave_out: LeaveOut) -> None:
+    values = leave_out.values
+    group.create_array(
+        LEAVE_OUT,
+        data=values,
+        chunks=(min(LEAVE_OUT_ROWS, len(values)), *values.shape[1:]),
+        attributes={"rows": leave_out.rows, "content": leave_out.content},
+        **checksummed(compressed=True),
+    )
 
 
 def state(location: Location) -> str:
     """What is at a location: "absent", "complete", "unfinished" (being saved) or "foreign"."""
-    return _judged(location, read_attributes(location))
+    return _state(location, read_attributes(location))
 
 
-def _judged(location: Location, meta: dict[str, Any] | None) -> str:
-    """The same, where the attributes that are there have been read."""
+def _state(location: Location, meta: dict[str, Any] | None) -> str:
+    """What is at a location whose group has these attributes; None: there is no group."""
     if meta is None:
         return "foreign" if location.exists() else "absent"
     mark = meta.get("format")
@@ -235,7 +290,7 @@ def _judged(location: Location, meta: dict[str, Any] | None) -> str:
 
 
 def _plain_parameters(model: FittedModel) -> dict[str, Any]:
-    """Parameters that JSON holds, less those that belong to the session and not to the model."""
+    """Parameters as JSON holds them, without those of the session."""
     parameters = model.get_params(deep=False)
     session = set(model.session_parameters) & parameters.keys()
     parameters |= dict.fromkeys(session)
@@ -299,7 +354,7 @@ def _write_labels(group: zarr.Group, name: str, labels: Labels) -> None:
 
 def _read_labels(stored: _Stored, name: str) -> Labels:
     if name in stored:
-        values, told = stored.arrays[name], stored.attributes[name]
-        return values.astype(told["dtype"]) if "dtype" in told else values
+        values, attributes = stored.arrays[name], stored.attributes[name]
+        return values.astype(attributes["dtype"]) if "dtype" in attributes else values
     labels = _read_json(stored, name)
     return np.array(labels, dtype=object if name == "feature_names_in_" else None)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Protocol, Self
 import pandas as pd
 
 from gpgc_dask.core.arrays import Array, Labels
+from gpgc_dask.models.leave_out import LeaveOut
 
 __all__ = ["Estimator", "FittedModel", "Listener"]
 
@@ -64,6 +65,8 @@ class FittedModel(Protocol):
     dataset_info : dict or None
         Where the rows come from (:func:`gpgc_dask.data.dataset.provenance`); None where the model
         was fitted on arrays.
+    leave_out : LeaveOut or None
+        Leave-image-out decision values of the last :meth:`review`; None where there are none.
     review_table : DataFrame or None
         What :meth:`review` returned last; None where it has not been called.
     session_parameters : tuple of str
@@ -110,6 +113,8 @@ class FittedModel(Protocol):
     def fit_summary(self) -> dict[str, Any]: ...
     @property
     def dataset_info(self) -> dict[str, Any] | None: ...
+    @property
+    def leave_out(self) -> LeaveOut | None: ...
     @property
     def review_table(self) -> pd.DataFrame | None: ...
 

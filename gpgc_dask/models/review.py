@@ -1,4 +1,4 @@
-"""What a model thinks of each image of its dataset, and their order."""
+"""The review: how reliable a model estimates each image of its dataset to be, and their order."""
 
 from __future__ import annotations
 
@@ -8,53 +8,119 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from gpgc_dask.core.arrays import Array, Index, Labels
+from gpgc_dask.core.arrays import Array, Features, Index, Labels
 from gpgc_dask.core.errors import InputError, InputTypeError
 from gpgc_dask.core.labels import find_labels
+from gpgc_dask.core.metrics import group_agreement
 from gpgc_dask.data.dataset import check_same_features, is_dataset, provenance, text_values
+from gpgc_dask.data.training import TrainingArrays, training_arrays
+from gpgc_dask.execution.compute import compute
+from gpgc_dask.execution.row_blocks import is_dask
 from gpgc_dask.models.decisions import to_labels
+from gpgc_dask.models.leave_out import LeaveOut
 from gpgc_dask.models.protocol import FittedModel
+from gpgc_dask.models.validation import naming_groups
 
 __all__ = [
     "By",
     "check_fitted_on",
+    "leave_out_values",
     "predict_and_review",
     "rank",
     "require_dataset_info",
+    "require_review",
     "review",
-    "reviewed",
 ]
 
 
 By = Literal["agreement", "confidence"]
 
 
-def review(model: FittedModel, dataset: xr.Dataset) -> pd.DataFrame:
-    """What a model thinks of each image of its dataset, in the dataset's order.
+def review(model: FittedModel, dataset: xr.Dataset) -> tuple[LeaveOut, pd.DataFrame]:
+    """Assess each image of the dataset that a model was fitted on.
 
-    image, image_path, mask_path, flags, superpixels : of the dataset
-    agreement : IoU of the given mask with the prediction made without the image, over superpixels
-        by their area; NaN where the mask says nothing (void)
-    noise_variance, confidence : the model's, NaN for images left out of the fit; a GP has one
-        noise for all images and no confidence, an SVM a confidence by its margin and no noise
+    Parameters
+    ----------
+    model : FittedModel
+        Fitted on ``dataset``.
+    dataset : xarray.Dataset
+        From :func:`gpgc_dask.open_dataset`.
+
+    Returns
+    -------
+    leave_out : LeaveOut
+        Decision values of the rows, from models that never saw the row's image.
+    table : DataFrame
+        One row per image, in the dataset's order:
+
+        - ``image``, ``image_path``, ``mask_path``, ``flags``, ``superpixels`` of the dataset.
+        - ``agreement``: IoU of the given mask with the prediction made without the image, over
+          superpixels by their area; NaN where the mask is void.
+        - ``noise_variance``, ``confidence`` of the model, NaN for images left out of the fit. A GP
+          has one noise for all images and no confidence, an SVM a confidence by its margin and no
+          noise.
     """
-    return predict_and_review(model, dataset)[1]
+    arrays = _check_and_read(model, dataset)
+    values = _leave_out_values(model, dataset, arrays).astype(np.float32, copy=False)
+    return LeaveOut(arrays.digest(), values), _table(model, dataset, arrays, values)
 
 
 def predict_and_review(model: FittedModel, dataset: xr.Dataset) -> tuple[Index, pd.DataFrame]:
-    """((N,) class numbers of the superpixels, predicted without their image; the review)."""
+    """Predict each image by a model that never saw it, and review the images.
+
+    The features are not read if the model keeps the decision values of its last review.
+
+    Returns
+    -------
+    predicted : (N,) array of int
+        Numbers of the superpixels' classes.
+    table : DataFrame
+        As that of :func:`review`.
+    """
+    arrays = _check_and_read(model, dataset)
+    values = _leave_out_values(model, dataset, arrays)
+    predicted = np.asarray(to_labels(values, model.classes_), dtype=np.intp)
+    return predicted, _table(model, dataset, arrays, values)
+
+
+def leave_out_values(model: FittedModel, dataset: xr.Dataset) -> Array:
+    """Decision values of the rows of a model's dataset, from models that never saw their image.
+
+    Those that the model keeps of its review, or computed in one read of the features.
+
+    Returns
+    -------
+    (N,) array, or (N, classes) for more than two classes
+    """
+    values = _leave_out_values(model, dataset, _check_and_read(model, dataset))
+    return values.astype(np.float64, copy=False)
+
+
+def _check_and_read(model: FittedModel, dataset: xr.Dataset) -> TrainingArrays:
     check_fitted_on(model, dataset)
-    values, found = model.leave_group_out(dataset, return_agreement=True)
+    return training_arrays(dataset)
+
+
+def _leave_out_values(model: FittedModel, dataset: xr.Dataset, arrays: TrainingArrays) -> Features:
+    kept = model.leave_out
+    if kept is not None and kept.rows == arrays.digest():
+        return kept.values
+    values = model.leave_group_out(dataset)
+    if is_dask(values):
+        with naming_groups(arrays.groups):
+            (values,) = compute(values)
+    return np.asarray(values)
+
+
+def _table(
+    model: FittedModel, dataset: xr.Dataset, arrays: TrainingArrays, values: Features
+) -> pd.DataFrame:
     names = text_values(dataset["image_name"])
-    image, weight = dataset["image"].values, dataset["weight"].values
-    place, known = find_labels(found.groups, names)
-    labelled = np.bincount(image, weight > 0, names.size) > 0
-    if labelled.sum() < 2:  # there is no other image that could agree
-        labelled[:] = False
+    image = np.asarray(arrays.groups.codes, dtype=np.intp)
     table = pd.DataFrame(
         {
             "image": names,
-            "agreement": np.where(known & labelled, found.iou[place], np.nan),
+            "agreement": _agreement(model, arrays, image, values),
             "noise_variance": _of_images(model, model.group_noise, names, model.typical_noise),
             "confidence": _of_images(model, model.group_confidence, names),
             "flags": text_values(dataset["flags"]),
@@ -63,14 +129,28 @@ def predict_and_review(model: FittedModel, dataset: xr.Dataset) -> tuple[Index, 
     )
     for path in ("image_path", "mask_path"):
         table[path] = text_values(dataset[path])
-    return np.asarray(to_labels(np.asarray(values), model.classes_), dtype=np.intp), table
+    return table
+
+
+def _agreement(model: FittedModel, arrays: TrainingArrays, image: Index, values: Features) -> Array:
+    """(images,) IoU of the given labels with the predicted ones; NaN for images without labels."""
+    names, n_classes = np.asarray(arrays.groups.categories), model.classes_.size
+    codes = find_labels(model.classes_, arrays.y)[0]
+    predicted = to_labels(values, np.arange(n_classes))
+    has_weight = arrays.weight > 0
+    area = arrays.area * has_weight
+    agreement = group_agreement(codes, predicted, image, area, n_classes, names)
+    labelled = np.bincount(image, has_weight, names.size) > 0
+    if labelled.sum() < 2:  # there is no other image to agree with
+        labelled[:] = False
+    return np.where(labelled, agreement.iou, np.nan)
 
 
 def check_fitted_on(model: FittedModel, dataset: xr.Dataset) -> None:
-    """Complain where a model was fitted on something else than this dataset."""
+    """Raise an InputError if a model was not fitted on this dataset."""
     if not is_dataset(dataset):
         raise InputTypeError(
-            "pass the dataset that the model was fitted on, as open_dataset gives it"
+            "pass the dataset that the model was fitted on, as open_dataset returns it"
         )
     fitted = require_dataset_info(model)
     check_same_features(dataset, fitted, model.coef_.shape[1])
@@ -78,7 +158,7 @@ def check_fitted_on(model: FittedModel, dataset: xr.Dataset) -> None:
     if fitted.get("files_digest") != here.get("files_digest"):
         if fitted.get("url") == here["url"]:
             raise InputError(
-                f"{here['url']} has been made anew since the model was fitted: fit it again "
+                f"{here['url']} has been created again since the model was fitted: fit it again "
                 "(gpgc fit --overwrite)"
             )
         raise InputError(
@@ -89,12 +169,27 @@ def check_fitted_on(model: FittedModel, dataset: xr.Dataset) -> None:
 
 
 def require_dataset_info(model: FittedModel) -> dict[str, Any]:
-    """Where the rows of the fit come from; an InputError where it was a fit on arrays."""
+    """Where the rows of the fit come from; raise an InputError if it was a fit on arrays."""
     if model.dataset_info is None:
         raise InputError(
             "the model was fitted on arrays, not on a dataset: fit one on the dataset (gpgc fit)"
         )
     return model.dataset_info
+
+
+def require_review(model: FittedModel, name: str = "the model") -> pd.DataFrame:
+    """The table of a model's review; raise an InputError, with its ``name``, if there is none."""
+    if model.review_table is not None:
+        return model.review_table
+    raise InputError(
+        f"{name} has not reviewed its images yet: "
+        + (
+            "run the same gpgc fit with --resume, or in Python model.review(dataset)"
+            if model.dataset_info is not None
+            else "it was fitted on arrays, not on a dataset; use gpgc fit, or in Python its "
+            "groups_, noise_variance_ and leave_group_out"
+        )
+    )
 
 
 def _of_images(
@@ -111,10 +206,22 @@ def _of_images(
 
 
 def rank(table: pd.DataFrame, by: By = "agreement") -> pd.DataFrame:
-    """The review with a column ``rank``, 1 = worst, in that order.
+    """Sort a review, the least reliable image first.
 
-    Images that nothing is known of come first: nothing speaks for them. Ties go by the other
+    Images without a value come first: nothing supports them. Ties are resolved by the other
     measure, then by name.
+
+    Parameters
+    ----------
+    table : DataFrame
+        What ``model.review(dataset)`` returns, or ``model.review_``.
+    by : {"agreement", "confidence"}, default "agreement"
+        The measure to sort by.
+
+    Returns
+    -------
+    DataFrame
+        The rows in that order, with a first column ``rank``: 1 is the least reliable.
 
     Examples
     --------
@@ -131,25 +238,10 @@ def rank(table: pd.DataFrame, by: By = "agreement") -> pd.DataFrame:
     if by == "confidence" and table["confidence"].isna().all():
         raise InputError(
             "this model has one noise for all images, so no confidences: rank by agreement, or "
-            "fit with one noise an image (GPGC, --method gpgc)"
+            "fit with one noise per image (GPGC, --method gpgc)"
         )
     first, second = (by, "confidence") if by == "agreement" else (by, "agreement")
     ordered = table.sort_values([first, second, "image"], na_position="first", kind="stable")
     ordered = ordered.reset_index(drop=True)
     ordered.insert(0, "rank", np.arange(1, len(ordered) + 1))
     return ordered
-
-
-def reviewed(model: FittedModel, name: str = "the model") -> pd.DataFrame:
-    """The review that a model has made; ``name`` is told where it has made none."""
-    if model.review_table is not None:
-        return model.review_table
-    raise InputError(
-        f"{name} has not reviewed its images yet: "
-        + (
-            "the same gpgc fit with --resume does, or in Python model.review(dataset)"
-            if model.dataset_info is not None
-            else "it was fitted on arrays, not on a dataset; use gpgc fit, or in Python its "
-            "groups_, noise_variance_ and leave_group_out"
-        )
-    )

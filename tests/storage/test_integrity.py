@@ -726,12 +726,14 @@ def test_a_model_spoilt_at_random(fitted, sound, tmp_path):
         return (
             np.array_equal(model.predict_proba(X), right)
             and model.review_.equals(reviewed)
+            and np.array_equal(model.leave_out.values, left_out)
             and np.array_equal(model.noise_variance_, noise)
         )
 
     path = shutil.copytree(fitted, tmp_path / "model.zarr")
     X, model = open_dataset(sound)["features"].values, load(path)
     right, reviewed, noise = model.predict_proba(X), model.review_, model.noise_variance_
+    left_out = model.leave_out.values
     complaints, _ = spoilt_at_random(path, MODEL_TRIES, judge)
     assert complaints > 0.9 * MODEL_TRIES
 

@@ -12,8 +12,8 @@ from gpgc_dask.core.arrays import Labels
 from gpgc_dask.core.errors import InputError
 from gpgc_dask.core.progress import Listener
 from gpgc_dask.data.training import training_arrays
-from gpgc_dask.execution.compute import compute
 from gpgc_dask.models.decisions import likelihood_logits, to_probabilities
+from gpgc_dask.models.review import leave_out_values
 from gpgc_dask.results.columns import columns_in
 from gpgc_dask.results.export.base import ExportFormat, ExportReport
 from gpgc_dask.storage.location import write_whole
@@ -67,7 +67,7 @@ class Cleanlab(ExportFormat):
                 "fit a GPGC or GP"
             )
         given = training_arrays(dataset)
-        (values,) = compute(model.leave_group_out(dataset))
+        values = leave_out_values(model, dataset)
         logits = likelihood_logits(values, 0.0, model.typical_noise)
         place = np.full(dataset.sizes["photo"], -1)
         place[photos] = np.arange(photos.size)

@@ -13,7 +13,7 @@ import xarray as xr
 from gpgc_dask.core.errors import InputError
 from gpgc_dask.core.progress import Progress
 from gpgc_dask.models.protocol import FittedModel
-from gpgc_dask.models.review import By, predict_and_review, rank, reviewed
+from gpgc_dask.models.review import By, predict_and_review, rank, require_review
 from gpgc_dask.results.export.base import ExportFormat, ExportReport, Selection
 from gpgc_dask.results.export.registry import EXPORTS
 from gpgc_dask.results.ranking import select_worst
@@ -104,7 +104,7 @@ def _select(
     by: By,
 ) -> Selection:
     if dataset is None:
-        predicted, review = None, reviewed(model)
+        predicted, review = None, require_review(model)
     else:
         predicted, review = predict_and_review(model, dataset)
     chosen = select_worst(rank(review, by), count, below=below, by=by)
