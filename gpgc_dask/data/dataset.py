@@ -45,7 +45,7 @@ from gpgc_dask.data.schema import (
 )
 from gpgc_dask.storage.integrity import DIGESTS, check_digests, read_attributes
 from gpgc_dask.storage.location import Location
-from gpgc_dask.storage.verified import GuardedArray, open_guarded
+from gpgc_dask.storage.verified import VerifiedArray, open_verified
 
 __all__ = [
     "SuperpixelDataset",
@@ -165,7 +165,7 @@ def _read_descriptions(location: Location, attributes: Mapping[str, Any]) -> dic
 def _open_arrays(location: Location, descriptions: Mapping[str, Any]) -> SuperpixelDataset:
     """Our arrays, each verified when read, and whatever else a user has added to the group."""
     compressed = [name for name, each in descriptions.items() if "zstd" in codec_names(each)]
-    group = open_guarded(location, descriptions, whole=VARIABLES, compressed=compressed)
+    group = open_verified(location, descriptions, complete=VARIABLES, compressed=compressed)
     # What an interrupted overwrite left in a complete dataset is no part of it.
     warnings.filterwarnings("ignore", message=f"Object at {re.escape(UNFINISHED_FOLDER)} is not")
     others = xr.open_zarr(
@@ -175,7 +175,7 @@ def _open_arrays(location: Location, descriptions: Mapping[str, Any]) -> Superpi
         mask_and_scale=False,
         drop_variables=[*VARIABLES],
     )
-    own = {name: _variable(GuardedArray(group, name, str(location), WAY_OUT, _describe_entries))
+    own = {name: _variable(VerifiedArray(group, name, str(location), WAY_OUT, _describe_entries))
            for name in VARIABLES}  # fmt: skip
     # Coordinates: small, and worth seeing in the dataset's repr.
     coordinates = [name for name in own if own[name].dims in (("photo",), ("feature",))]
@@ -184,7 +184,7 @@ def _open_arrays(location: Location, descriptions: Mapping[str, Any]) -> Superpi
     return opened.set_coords(coordinates)
 
 
-def _variable(array: GuardedArray) -> xr.Variable:
+def _variable(array: VerifiedArray) -> xr.Variable:
     """Arrays along rows or pixels as dask arrays, those along images and columns in memory."""
     dimensions, dtype, description = VARIABLES[array.name]
     if dimensions[0] == "superpixel" or array.ndim > 1:

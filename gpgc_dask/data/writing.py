@@ -12,7 +12,7 @@ from gpgc_dask.core.arrays import Labels
 from gpgc_dask.data.schema import FORMAT, FORMAT_VERSION, OUTSIDE, VARIABLES
 from gpgc_dask.storage.integrity import DIGESTS, digests
 from gpgc_dask.storage.location import Location
-from gpgc_dask.storage.verified import checksummed
+from gpgc_dask.storage.verified import checksum_options
 
 __all__ = ["CHUNK_BYTES", "chunk_shape", "create_array", "finish", "write_array"]
 
@@ -45,7 +45,7 @@ def create_array(
     """
     dimensions, own_dtype, description = VARIABLES[name]
     dtype = np.dtype(dtype) if own_dtype is None else own_dtype
-    options = checksummed(compressed=name != "features")
+    options = checksum_options(compressed=name != "features")
     if name == "features":
         # Other programs read a chunk that was lost as NaN, not as zeros.
         options["fill_value"] = np.nan

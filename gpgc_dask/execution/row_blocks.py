@@ -19,7 +19,7 @@ from gpgc_dask.core.arrays import Features, Index, Mask
 from gpgc_dask.core.errors import InputError
 from gpgc_dask.execution.compute import Sealed, compute, lazy_calls, token
 from gpgc_dask.execution.private import DataNode, GraphNode
-from gpgc_dask.storage.retries import patiently
+from gpgc_dask.storage.retries import with_retries
 
 __all__ = ["SAMPLE_BLOCKS", "Blocks", "row_makers", "sample_rows", "select_rows", "take_rows"]
 
@@ -126,7 +126,7 @@ def _rows(
 ) -> Features:
     """The wanted rows of one block, which is read unless it was given."""
     read = partial(dask.get, {**source, **(graph or {})}, key)
-    made = block if graph is None else patiently(read, f"block {key} of X")
+    made = block if graph is None else with_retries(read, f"block {key} of X")
     rows = np.asarray(made)[part]
     if len(rows) != part.stop - part.start:
         raise InputError(
@@ -164,7 +164,7 @@ def take_rows(X: da.Array, index: Index) -> Features:
         wanted[index[places[number] : places[number + 1]] - bounds[number]] = True
         reads, given = blocks.of(start, stop)
         arguments.append((Sealed(wanted), reads, blocks.source, *given))
-    parts = patiently(partial(compute, *lazy_calls("sample", _take, arguments)), "rows of X")
+    parts = with_retries(partial(compute, *lazy_calls("sample", _take, arguments)), "rows of X")
     return np.concatenate(parts)
 
 

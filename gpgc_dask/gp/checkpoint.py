@@ -145,7 +145,7 @@ def _parsed(content: bytes) -> tuple[dict[str, Any], Saved]:
         raise InputError("it is no checkpoint of this version")
     head, _, body = content.partition(b"\n")
     if hashlib.sha256(body).hexdigest().encode() != head.removeprefix(MAGIC):
-        raise InputError("its checksum does not fit: it is damaged")
+        raise InputError("its checksum does not fit: it is corrupted")
     with np.load(io.BytesIO(body), allow_pickle=False) as stored:
         meta = json.loads(bytes(stored["meta"]))
         state = State(stored["log_noise"], stored["log_scales"], float(stored["redundancy"]))

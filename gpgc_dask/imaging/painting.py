@@ -47,7 +47,7 @@ def paint(segments: Segments, values: Labels, height: int, width: int) -> Labels
     except IndexError:
         raise CorruptedError(
             f"a map names superpixel {segments.max()} of an image that has {len(values)}: the "
-            "dataset is damaged; make it anew with gpgc ingest"
+            "dataset is corrupted; make it anew with gpgc ingest"
         ) from None
     return painted[rows][:, columns]
 

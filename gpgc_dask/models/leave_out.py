@@ -8,7 +8,7 @@ import numpy as np
 
 from gpgc_dask.core.arrays import Features
 from gpgc_dask.core.errors import CorruptedError
-from gpgc_dask.storage.verified import GuardedArray
+from gpgc_dask.storage.verified import VerifiedArray
 
 __all__ = ["LeaveOut"]
 
@@ -23,13 +23,13 @@ class LeaveOut:
     rows : str
         Digest of the rows, labels and weights that the values belong to, see
         :meth:`gpgc_dask.data.training.TrainingArrays.digest`.
-    values : (N,) or (N, classes) array of float32, or GuardedArray
+    values : (N,) or (N, classes) array of float32, or VerifiedArray
         The values, in the order of the dataset's rows, or the stored array that holds them.
     content : str, optional
         Digest of the values of a stored array.
     """
 
-    def __init__(self, rows: str, values: Features | GuardedArray, content: str = "") -> None:
+    def __init__(self, rows: str, values: Features | VerifiedArray, content: str = "") -> None:
         self.rows = rows
         self._values = values
         self._content = content
@@ -37,7 +37,7 @@ class LeaveOut:
     @property
     def values(self) -> Features:
         """(N,) or (N, classes) decision values, float32."""
-        if isinstance(self._values, GuardedArray):
+        if isinstance(self._values, VerifiedArray):
             place, values = self._values.place, self._values[...]
             if array_digest(values) != self._content:
                 raise CorruptedError(

@@ -33,8 +33,8 @@ from gpgc_dask.models.leave_out import LeaveOut
 from gpgc_dask.models.protocol import FittedModel
 from gpgc_dask.models.registry import MODELS, model_class
 from gpgc_dask.storage.integrity import DIGESTS, check_digests, digests, read_attributes
-from gpgc_dask.storage.location import AT_A_TIME, Location, retold
-from gpgc_dask.storage.verified import GuardedArray, checksummed, open_guarded
+from gpgc_dask.storage.location import MAX_CONCURRENT, Location, write_error
+from gpgc_dask.storage.verified import VerifiedArray, checksum_options, open_verified
 
 __all__ = ["load", "save", "state"]
 
@@ -94,7 +94,7 @@ def _save_folder(model: FittedModel, target: Path) -> None:
             shutil.rmtree(target)
         new.rename(target)
     except OSError as error:
-        raise retold(error, target) from error
+        raise write_error(error, target) from error
     finally:
         shutil.rmtree(new, ignore_errors=True)
 
@@ -111,7 +111,7 @@ def _save_objects(model: FittedModel, location: Location) -> None:
     mark = {"zarr_format": 3, "node_type": "group", "attributes": {"format": UNFINISHED}}
     location.write("zarr.json", json.dumps(mark).encode())
     finished = objects.pop("zarr.json")
-    with ThreadPoolExecutor(AT_A_TIME) as pool:
+    with ThreadPoolExecutor(MAX_CONCURRENT) as pool:
         list(pool.map(location.write, objects.keys(), objects.values()))
     # Arrays of an older model must not be taken for those of the new one.
     for key in location.files() - objects.keys() - {"zarr.json"}:
@@ -176,7 +176,7 @@ class _Stored:
 
     arrays: dict[str, Labels]
     attributes: dict[str, dict[str, Any]]
-    leave_out: GuardedArray | None
+    leave_out: VerifiedArray | None
 
     def __contains__(self, name: str) -> bool:
         return name in self.arrays
@@ -186,17 +186,17 @@ def _read_arrays(location: Location, meta: dict[str, Any]) -> _Stored:
     """All arrays of the model at a location, checked."""
     described = check_digests(location, meta, WAY_OUT)
     check_plain(described, str(location))
-    group = open_guarded(location, described, whole=described, compressed=described)
+    group = open_verified(location, described, complete=described, compressed=described)
 
     def read(name: str) -> tuple[Labels, dict[str, Any]]:
-        array = GuardedArray(group, name, str(location), WAY_OUT)
+        array = VerifiedArray(group, name, str(location), WAY_OUT)
         return array[...], dict(array.array.attrs)
 
     names = [name for name in described if name != LEAVE_OUT]
-    with ThreadPoolExecutor(AT_A_TIME) as pool:
+    with ThreadPoolExecutor(MAX_CONCURRENT) as pool:
         arrays = dict(zip(names, pool.map(read, names), strict=True))
     lazy = (
-        GuardedArray(group, LEAVE_OUT, str(location), WAY_OUT) if LEAVE_OUT in described else None
+        VerifiedArray(group, LEAVE_OUT, str(location), WAY_OUT) if LEAVE_OUT in described else None
     )
     return _Stored(
         {name: values for name, (values, _) in arrays.items()},
@@ -272,7 +272,7 @@ def _write_leave_out(group: zarr.Group, leave_out: LeaveOut) -> None:
         data=values,
         chunks=(min(LEAVE_OUT_ROWS, len(values)), *values.shape[1:]),
         attributes={"rows": leave_out.rows, "content": leave_out.content},
-        **checksummed(compressed=True),
+        **checksum_options(compressed=True),
     )
 
 
@@ -307,7 +307,7 @@ def _parameters(stored: dict[str, Any]) -> dict[str, Any]:
 
 def _write_array(group: zarr.Group, name: str, value: Labels) -> None:
     data = np.ascontiguousarray(value) if value.ndim else value
-    group.create_array(name, data=data, **checksummed(compressed=True))
+    group.create_array(name, data=data, **checksum_options(compressed=True))
 
 
 def _write_json(group: zarr.Group, name: str, value: Any) -> None:

@@ -1,7 +1,7 @@
-"""What is wrong with stored arrays, and how it is noticed: digests of what describes them.
+"""Digests of the metadata of stored arrays, by which corruption is noticed.
 
-Chunks carry checksums (Zarr's crc32c). The JSON that says how to read them has none, so whoever
-writes a dataset or a model keeps a digest of each piece of it among the attributes.
+Chunks have checksums (Zarr's crc32c). The JSON that describes how to read them has none, so writers
+of datasets and models store a digest of each piece of it among the attributes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from gpgc_dask.core.errors import CorruptedError, InputError
-from gpgc_dask.storage.location import AT_A_TIME, Location
+from gpgc_dask.storage.location import MAX_CONCURRENT, Location
 
 __all__ = [
     "DIGESTS",
@@ -26,66 +26,83 @@ __all__ = [
 ]
 
 DIGESTS = "metadata_digests"
-"""The attribute that holds them: {"attributes": {name: digest}, "arrays": {name: digest}}."""
+"""Attribute with the digests: {"attributes": {name: digest}, "arrays": {name: digest}}."""
 
 METADATA_BYTES = 64 << 20
-"""What describes an array, or a group, is never larger."""
-
+"""Size limit of the metadata of an array or a group."""
 
 ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
-"""What reading a file raises that is not there, or is something else."""
+"""Errors of reading a file that does not exist or is a folder."""
 
 
 def digests(
     location: Location, attributes: Mapping[str, Any], names: Iterable[str]
 ) -> dict[str, dict[str, str]]:
-    """Digests of a group's attributes, and of the descriptions of its arrays of these names."""
+    """Compute digests of a group's attributes, and of the metadata of its arrays of these names."""
     return {
         "attributes": {name: _digest(value) for name, value in attributes.items()},
-        "arrays": {name: _digest(told) for name, told in read_metadata(location, names).items()},
+        "arrays": {name: _digest(each) for name, each in read_metadata(location, names).items()},
     }
 
 
 def check_digests(
     location: Location, attributes: Mapping[str, Any], way_out: str
 ) -> dict[str, Any]:
-    """{name: description} of the arrays of a group, all as they were written, or a complaint.
+    """Check that attributes and metadata of arrays are as they were written.
 
-    attributes : of the group, as found. What somebody has added since is not looked at.
+    Parameters
+    ----------
+    location : Location
+        Place of the group.
+    attributes : mapping
+        Attributes of the group, as read now. Those that were added later are not checked.
+    way_out : str
+        What to do, for the error message.
+
+    Returns
+    -------
+    dict
+        {name: metadata} of the arrays.
+
+    Raises
+    ------
+    CorruptedError
+        If something is missing or has changed.
     """
     try:
-        known = attributes[DIGESTS]
-        found = {"attributes": attributes, "arrays": read_metadata(location, known["arrays"])}
-        missing = [name for kind in found for name in known[kind] if name not in found[kind]]
+        expected = attributes[DIGESTS]
+        stored = {"attributes": attributes, "arrays": read_metadata(location, expected["arrays"])}
+        missing = [name for kind in stored for name in expected[kind] if name not in stored[kind]]
         changed = [
             name
-            for kind, values in found.items()
-            for name, digest in known[kind].items()
+            for kind, values in stored.items()
+            for name, digest in expected[kind].items()
             if name in values and _digest(values[name]) != digest
         ]
     except (KeyError, TypeError, AttributeError):
         missing, changed = [DIGESTS], []
     if missing or changed:
-        told = [f"it lacks {', '.join(missing)}"] if missing else []
-        told += [f"its zarr.json describes {', '.join(changed)} wrongly"] if changed else []
-        raise CorruptedError(f"{location} is damaged: {' and '.join(told)}; {way_out}")
-    return dict(found["arrays"])
+        reasons = [f"it lacks {', '.join(missing)}"] if missing else []
+        reasons += [f"its zarr.json describes {', '.join(changed)} wrongly"] if changed else []
+        raise CorruptedError(f"{location} is corrupted: {' and '.join(reasons)}; {way_out}")
+    return dict(stored["arrays"])
 
 
 def read_attributes(location: Location) -> dict[str, Any] | None:
-    """Attributes of the Zarr group at a location; None where no such group can be read."""
+    """Attributes of the Zarr group at a location; None if no such group can be read."""
     try:
-        found = _read_json(location, "zarr.json")
-        is_group = found["zarr_format"] == 3 and found["node_type"] == "group"
-        return found["attributes"] if is_group and isinstance(found["attributes"], dict) else None
+        metadata = _read_json(location, "zarr.json")
+        is_group = metadata["zarr_format"] == 3 and metadata["node_type"] == "group"
+        attributes = metadata["attributes"]
+        return attributes if is_group and isinstance(attributes, dict) else None
     except (CorruptedError, KeyError, TypeError, *ABSENT):
         return None
 
 
 def read_metadata(location: Location, names: Iterable[str]) -> dict[str, Any]:
-    """{name: description} of arrays of a group, as stored; those that are not there are left out.
+    """{name: metadata} of arrays of a group, as stored; missing arrays are left out.
 
-    Read as plain JSON: what is to be judged is not yet to be acted upon.
+    It is read as plain JSON, because Zarr would act on metadata that is not verified yet.
     """
 
     def read(name: str) -> tuple[str, Any]:
@@ -94,8 +111,8 @@ def read_metadata(location: Location, names: Iterable[str]) -> dict[str, Any]:
         except ABSENT:
             return name, None
 
-    with ThreadPoolExecutor(AT_A_TIME) as pool:
-        return {name: found for name, found in pool.map(read, names) if found is not None}
+    with ThreadPoolExecutor(MAX_CONCURRENT) as pool:
+        return {name: each for name, each in pool.map(read, names) if each is not None}
 
 
 def _read_json(location: Location, key: str) -> Any:
@@ -108,21 +125,21 @@ def _read_json(location: Location, key: str) -> Any:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
         raise CorruptedError(
-            f"{location} is damaged: its {key} cannot be read ({error}); restore that file from a "
-            "copy, or make it anew"
+            f"{location} is corrupted: its {key} cannot be read ({error}); restore that file from "
+            "a copy, or write everything again"
         ) from None
 
 
 def check_inside(root: str, key: str) -> None:
-    """Complain where a file of a local group is a link, or lies behind one: to who knows what."""
+    """Raise a CorruptedError if a file of a local group is a link, or is behind one."""
     if os.path.realpath(os.path.join(root, key)) != os.path.join(os.path.realpath(root), key):
         raise CorruptedError(
-            f"{root} is not followed out of its folder: {key} is, or lies behind, a link; put the "
+            f"links out of {root} are not followed: {key} is a link, or is behind one; put the "
             "file itself in its place"
         )
 
 
 def _digest(value: Any) -> str:
-    """The same for all ways to write the same JSON."""
+    """Digest of a value, the same for all ways to write the same JSON."""
     text = json.dumps(json.loads(json.dumps(value)), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,11 +1,8 @@
-"""Stores that fail for a while: the same request again, a few times, waiting longer each time.
+"""Requests to stores that fail temporarily are repeated, with longer and longer pauses.
 
-All waiting for stores is done here. What may be set, by ``dask.config`` or by the environment of
-each process (``DASK_GPGC__STORE__TRIES=10``, for example):
-
-    gpgc.store.tries     requests at most, the first one among them
-    gpgc.store.wait      seconds before the second one; three times as long before each next
-    gpgc.store.seconds   no request is repeated later than this after the first one
+obstore's and botocore's own retries are turned off (see :mod:`gpgc_dask.storage.object_store`):
+they neither log what they repeat nor count it, and two layers would multiply the waiting. The
+settings ``gpgc.store.*`` are described in :data:`gpgc_dask.core.config.DEFAULTS`.
 """
 
 from __future__ import annotations
@@ -23,22 +20,22 @@ from typing import TypeVar
 from gpgc_dask.core import config
 from gpgc_dask.core.errors import AccessDeniedError, StoreError
 
-__all__ = ["hide_secrets", "may_pass", "patiently", "patiently_async"]
+__all__ = ["hide_secrets", "is_transient", "with_retries", "with_retries_async"]
 
 log = logging.getLogger("gpgc_dask")
 
 Result = TypeVar("Result")
 
-GROWTH = 3.0
+PAUSE_GROWTH = 3.0
 
-LASTING = (
+PERMANENT_ERRORS = (
     FileNotFoundError,
     FileExistsError,
     PermissionError,
     IsADirectoryError,
     NotADirectoryError,
 )
-LASTING_NUMBERS = {
+PERMANENT_NUMBERS = {
     errno.EDQUOT,
     errno.EINVAL,
     errno.ENAMETOOLONG,
@@ -46,134 +43,153 @@ LASTING_NUMBERS = {
     errno.ENOSYS,
     errno.EPERM,
     errno.EROFS,
-    getattr(errno, "EREMCHG", errno.EINVAL),  # a bucket of another region; Linux alone knows it
+    getattr(errno, "EREMCHG", errno.EINVAL),  # a bucket of another region; only Linux has it
 }
-"""What no waiting mends, among the errors of files and those that s3fs translates to them."""
+"""Errors of files, and those that s3fs translates to them, that no waiting fixes."""
 
-PASSING = {
+TRANSIENT_NAMES = {
     "aiohttp.client_exceptions.ClientError",
     "botocore.exceptions.ConnectionError",
     "botocore.exceptions.HTTPClientError",
     "botocore.parsers.ResponseParserError",
     "obstore.exceptions.GenericError",
 }
-"""Errors of connections, and answers such as "slow down", that are no OSError. By name: none of
-these packages need be installed."""
+"""Errors of connections, and answers such as "slow down", that are not OSErrors.
 
-DENIED = {
+They are listed by name because none of these packages need be installed.
+"""
+
+DENIED_NAMES = {
     "botocore.exceptions.NoCredentialsError",
     "botocore.exceptions.PartialCredentialsError",
     "obstore.exceptions.PermissionDeniedError",
     "obstore.exceptions.UnauthenticatedError",
 }
 
-REFUSED = re.compile(r"with status (?!408|429)4\d\d")
-"""In what obstore tells: an answer that is the same the next time."""
+CLIENT_ERROR = re.compile(r"with status (?!408|429)4\d\d")
+"""Part of obstore's messages: an answer that would be the same the next time."""
 
 SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_SECURITY_TOKEN")
-LEAST_SECRET = 8
-"""Characters of a value that is worth hiding; shorter ones occur in words."""
+MIN_SECRET_LENGTH = 8
+"""Characters of a value that is hidden; shorter values occur within words."""
 
 
-def may_pass(error: BaseException) -> bool:
+def is_transient(error: BaseException) -> bool:
     """Whether the same request may succeed a little later."""
-    if isinstance(error, (StoreError, *LASTING)) or _is_denied(error):
+    if isinstance(error, (StoreError, *PERMANENT_ERRORS)) or _is_denied(error):
         return False
     if isinstance(error, OSError):
-        return error.errno not in LASTING_NUMBERS
-    return not PASSING.isdisjoint(_names(error))
+        return error.errno not in PERMANENT_NUMBERS
+    return not TRANSIENT_NAMES.isdisjoint(_class_names(error))
 
 
 def _is_denied(error: BaseException) -> bool:
-    """Whether a store, not the file system, will not have us: keys, or the region, are wrong."""
+    """Whether a store, not the file system, denies access: keys or region are wrong."""
     if isinstance(error, PermissionError):
         return error.filename is None
-    names = _names(error)
-    refused = "obstore.exceptions.GenericError" in names and REFUSED.search(str(error))
-    return bool(refused) or not DENIED.isdisjoint(names)
+    names = _class_names(error)
+    is_client_error = "obstore.exceptions.GenericError" in names and CLIENT_ERROR.search(str(error))
+    return bool(is_client_error) or not DENIED_NAMES.isdisjoint(names)
 
 
-def patiently(call: Callable[[], Result], what: str) -> Result:
-    """``call()``, again if it fails in a way that may pass. ``what`` names the object to people."""
-    tries = _Tries(what)
+def with_retries(call: Callable[[], Result], target: str) -> Result:
+    """Return ``call()``; repeat it after transient errors.
+
+    Parameters
+    ----------
+    call : callable
+        The request.
+    target : str
+        Name of the requested object, for messages.
+
+    Raises
+    ------
+    StoreError
+        If the last request that the settings allow fails as well.
+    AccessDeniedError
+        If the credentials are wrong or missing.
+    """
+    attempts = _Attempts(target)
     while True:
         try:
             return call()
         except Exception as error:
-            wait = tries.after(error)
-        time.sleep(wait)
+            pause = attempts.pause_after(error)
+        time.sleep(pause)
 
 
-async def patiently_async(call: Callable[[], Awaitable[Result]], what: str) -> Result:
-    """As :func:`patiently`, and others may work meanwhile."""
-    tries = _Tries(what)
+async def with_retries_async(call: Callable[[], Awaitable[Result]], target: str) -> Result:
+    """Asynchronous :func:`with_retries`."""
+    attempts = _Attempts(target)
     while True:
         try:
             return await call()
         except Exception as error:
-            wait = tries.after(error)
-        await asyncio.sleep(wait)
+            pause = attempts.pause_after(error)
+        await asyncio.sleep(pause)
 
 
-class _Tries:
-    """The tries of one request."""
+class _Attempts:
+    """The attempts of one request."""
 
-    def __init__(self, what: str) -> None:
-        self.what = what
+    def __init__(self, target: str) -> None:
+        self.target = target
         self.start = time.monotonic()
-        self.done = 0
+        self.count = 0
 
-    def after(self, error: Exception) -> float:
-        """Seconds to wait before the next try; an error where there is none."""
-        self.done += 1
+    def pause_after(self, error: Exception) -> float:
+        """Seconds to wait before the next attempt; raises if there is none."""
+        self.count += 1
         if isinstance(error, (StoreError, AccessDeniedError)):
             raise error
         if _is_denied(error):
-            # Without the first one: a store's whole answer may repeat what it was sent.
+            # Without the cause: a store's whole answer may repeat what it was sent.
             raise AccessDeniedError(
-                f"{self.what} is not open to the credentials at hand ({_told(error)}): check those "
-                "of the environment or the standard files, and the region"
+                f"{self.target} cannot be accessed with these credentials ({_summary(error)}): "
+                "check those in the environment or the standard files, and the region"
             ) from None
-        if not may_pass(error):
+        if not is_transient(error):
             if isinstance(error, OSError) and error.filename is None:
-                error.add_note(f"at {self.what}")
+                error.add_note(f"at {self.target}")
             raise error
-        tries = int(config.number("store.tries"))
+        return self._pause(error)
+
+    def _pause(self, error: Exception) -> float:
+        max_count = int(config.number("store.tries"))
         seconds = time.monotonic() - self.start
-        wait = config.number("store.wait") * GROWTH ** (self.done - 1)
-        wait *= random.uniform(0.5, 1.5)  # so that workers who failed together part company
-        limit = config.number("store.seconds")
-        if self.done >= tries or seconds + wait > limit:
+        pause = config.number("store.wait") * PAUSE_GROWTH ** (self.count - 1)
+        pause *= random.uniform(0.5, 1.5)  # workers that failed together do not retry together
+        if self.count >= max_count or seconds + pause > config.number("store.seconds"):
             raise StoreError(
-                f"{self.what} could not be reached: tried {self.done} times in {seconds:.0f} s, at "
-                f"last {_told(error)}. Try again when the store is well: a fit goes on with "
-                "--resume (resume=True), or with the same checkpoint"
+                f"{self.target} could not be reached: tried {self.count} times in {seconds:.0f} "
+                f"s, last error {_summary(error)}. Try again when the store is available; a fit "
+                "resumes with --resume (resume=True), or with the same checkpoint"
             ) from None
         log.warning(
             "%s: %s; again in %.1f s (try %d of %d)",
-            self.what,
-            _told(error),
-            wait,
-            self.done + 1,
-            tries,
+            self.target,
+            _summary(error),
+            pause,
+            self.count + 1,
+            max_count,
         )
-        return wait
+        return pause
 
 
-def _names(error: BaseException) -> set[str]:
+def _class_names(error: BaseException) -> set[str]:
     return {f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__}
 
 
-def _told(error: BaseException) -> str:
-    """An error in one line."""
+def _summary(error: BaseException) -> str:
+    """An error in one line, without credentials."""
     lines = str(error).strip().splitlines()
     return hide_secrets(f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__)
 
 
 def hide_secrets(text: str) -> str:
-    """The text without the credentials that this process has in its environment."""
+    """Replace the credentials that are in this process's environment by their names."""
     for name in SECRETS:
         value = os.environ.get(name, "")
-        if len(value) >= LEAST_SECRET:
+        if len(value) >= MIN_SECRET_LENGTH:
             text = text.replace(value, f"[{name}]")
     return text

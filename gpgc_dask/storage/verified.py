@@ -1,8 +1,8 @@
-"""Stored arrays that are read or complained of, never read wrongly.
+"""Stored arrays that are read correctly or not at all.
 
-Zarr takes a chunk that is not there for one that was never written and gives its fill value; it
-says of a wrong checksum neither in which array nor where. Here a store knows of which arrays every
-chunk was written, and an array tells a chunk that cannot be read by name, rows and images.
+Zarr takes a missing chunk for one that was never written and returns its fill value, and its error
+for a wrong checksum names neither the array nor the place. Here a store knows of which arrays every
+chunk was written, and errors name the array, the chunk, the rows and the images.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import zarr
+import zstandard
 from zarr.buffer import default_buffer_prototype
 from zarr.codecs import Crc32cCodec, ZstdCodec
 from zarr.storage import LocalStore, WrapperStore
@@ -22,104 +23,119 @@ from gpgc_dask.core.errors import CorruptedError
 from gpgc_dask.storage.integrity import check_inside
 from gpgc_dask.storage.location import Location
 
-__all__ = ["MAX_CHUNK_BYTES", "GuardedArray", "checksummed", "open_guarded"]
+__all__ = ["MAX_CHUNK_BYTES", "VerifiedArray", "checksum_options", "open_verified"]
 
 MAX_CHUNK_BYTES = 1 << 30
-"""Decoded bytes of a chunk at most, whatever its description or its compressed bytes say."""
+"""Decoded bytes of a chunk at most, whatever its description or its compressed bytes claim."""
 
-SPOILT = (ValueError, RuntimeError, TypeError, IndexError)
-"""What decoding raises over bytes that are not what was written.
+DECODING_ERRORS = (ValueError, RuntimeError, TypeError, IndexError)
+"""Errors of decoding bytes that are not what was written.
 
-All else is of the machine or the network, and what is stored may be sound.
+All other errors come from the machine or the network, and what is stored may be intact.
 """
 
-ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
-
-def checksummed(*, compressed: bool) -> dict[str, Any]:
+def checksum_options(*, compressed: bool) -> dict[str, Any]:
     """Options of ``create_array``: a checksum on every chunk, and every chunk written.
 
-    The checksum is of the bytes as stored, so that it is looked at before anything is unpacked.
+    The checksum is of the stored bytes, so that it is checked before anything is decompressed.
     """
     codecs = [ZstdCodec(), Crc32cCodec()] if compressed else [Crc32cCodec()]
     return {"compressors": codecs, "config": {"write_empty_chunks": True}}
 
 
-class GuardedStore(WrapperStore[Any]):
-    """A store to read from, which complains of chunks that are missing, or too large unpacked.
+class VerifiedStore(WrapperStore[Any]):
+    """A store for reading that rejects chunks that are missing, or too large decompressed.
 
-    whole : names of the arrays of which every chunk was written
-    compressed : names of those that are compressed, by zstd
-    known : {key: JSON} of descriptions that were read, and found right, before: not asked for again
+    Parameters
+    ----------
+    store : zarr.abc.store.Store
+        The store to read from.
+    complete : frozenset of str
+        Names of the arrays of which every chunk was written.
+    compressed : frozenset of str
+        Names of the arrays that are compressed, by zstd.
+    metadata : mapping of str to bytes
+        {key: JSON} of metadata that was read and verified before, and is not read again.
     """
 
     def __init__(
         self,
         store: Any,
-        whole: frozenset[str],
+        complete: frozenset[str],
         compressed: frozenset[str],
-        known: Mapping[str, bytes],
+        metadata: Mapping[str, bytes],
     ) -> None:
         super().__init__(store)
-        self.whole, self.compressed, self.known = whole, compressed, known
+        self.complete, self.compressed, self.metadata = complete, compressed, metadata
 
     def __str__(self) -> str:
         return str(self._store)
 
-    def _with_store(self, store: Any) -> GuardedStore:
-        return type(self)(store, self.whole, self.compressed, self.known)
+    def _with_store(self, store: Any) -> VerifiedStore:
+        return type(self)(store, self.complete, self.compressed, self.metadata)
 
     async def get(self, key: str, prototype: Any = None, byte_range: Any = None) -> Any:
-        if key in self.known and byte_range is None:
-            return (prototype or default_buffer_prototype()).buffer.from_bytes(self.known[key])
+        """Return the bytes of a key; raise a CorruptedError for an unusable chunk."""
+        if key in self.metadata and byte_range is None:
+            return (prototype or default_buffer_prototype()).buffer.from_bytes(self.metadata[key])
         if isinstance(self._store, LocalStore):
             check_inside(str(self._store.root), key)
-        found = await self._store.get(key, prototype, byte_range)
+        content = await self._store.get(key, prototype, byte_range)
         name, is_chunk, _ = key.partition("/c")
-        if is_chunk and found is None and name in self.whole:
+        if is_chunk and content is None and name in self.complete:
             raise CorruptedError("it is missing")
-        if is_chunk and found is not None and name in self.compressed:
-            _check_unpacked_size(found.as_numpy_array()[:18].tobytes())
-        return found
+        if is_chunk and content is not None and name in self.compressed:
+            _check_decoded_size(content.as_numpy_array()[:18].tobytes())
+        return content
 
 
-def open_guarded(
+def open_verified(
     location: Location,
-    described: Mapping[str, Any],
+    metadata: Mapping[str, Any],
     *,
-    whole: Iterable[str],
+    complete: Iterable[str],
     compressed: Iterable[str],
 ) -> zarr.Group:
-    """The group at a location, to read from, whose arrays are as ``described``: {name: JSON}."""
-    known = {f"{name}/zarr.json": json.dumps(told).encode() for name, told in described.items()}
+    """Open a group for reading whose arrays have the given metadata, {name: JSON}."""
+    content = {f"{name}/zarr.json": json.dumps(each).encode() for name, each in metadata.items()}
     inner = location.store(read_only=True)
-    store = GuardedStore(inner, frozenset(whole), frozenset(compressed), known)
+    store = VerifiedStore(inner, frozenset(complete), frozenset(compressed), content)
     return zarr.open_group(store, mode="r", zarr_format=3, use_consolidated=False)
 
 
-def _check_unpacked_size(head: bytes) -> None:
-    """Complain of a zstd frame that would unpack to too much, or does not say to how much.
+def _check_decoded_size(head: bytes) -> None:
+    """Raise a CorruptedError if a zstd frame is too large decompressed, or does not state its size.
 
-    Its header (RFC 8878, 3.1.1.1): magic number, descriptor, window, dictionary, size.
+    ``head`` holds its header: at most 18 bytes.
     """
-    if not head.startswith(ZSTD_MAGIC) or len(head) < 5:
-        raise CorruptedError("it is not compressed as it should be")
-    single, dictionary = head[4] >> 5 & 1, (0, 1, 2, 4)[head[4] & 3]
-    length = (single, 2, 4, 8)[head[4] >> 6]
-    place = 5 + (1 - single) + dictionary
-    size = int.from_bytes(head[place : place + length], "little") + (256 if length == 2 else 0)
-    if not length or size > MAX_CHUNK_BYTES:
-        told = f"{size:,} bytes" if length else "it does not say how much"
-        raise CorruptedError(f"it would unpack to {told}, and {MAX_CHUNK_BYTES:,} are allowed")
+    try:
+        size = zstandard.frame_content_size(head)
+    except zstandard.ZstdError:
+        raise CorruptedError("it is not compressed by zstd") from None
+    if not 0 <= size <= MAX_CHUNK_BYTES:
+        claim = "an unknown number of" if size < 0 else f"{size:,}"
+        raise CorruptedError(
+            f"it would decompress to {claim} bytes, and {MAX_CHUNK_BYTES:,} are allowed"
+        )
 
 
-class GuardedArray:
-    """An array of a group as dask or NumPy reads it, cut into chunks along its first dimension.
+class VerifiedArray:
+    """An array of a group for NumPy or Dask, chunked along its first dimension.
 
-    place : where the group is, for messages
-    way_out : what to do about a chunk that cannot be read
-    describe : (group, dimension of the array, first entry, last entry) -> what lies there; looked
-        for when there is something to complain of, where the reading is done
+    Parameters
+    ----------
+    group : zarr.Group
+        Group as :func:`open_verified` opens it.
+    name : str
+        Name of the array.
+    place : str
+        Path or URL of the group, for messages.
+    way_out : str
+        What to do about a chunk that cannot be read, for messages.
+    describe : callable, optional
+        ``describe(group, dimension, first entry, last entry)`` returns a description of these
+        entries. It is called where the reading is done, and only if there is an error.
     """
 
     def __init__(
@@ -139,18 +155,20 @@ class GuardedArray:
         self.chunks: tuple[int, ...] = self.array.chunks
 
     def __getitem__(self, index: Any) -> Labels:
+        """Return the entries; raise a CorruptedError that names the first unreadable chunk."""
         try:
             return np.asarray(self.array[index])
-        except SPOILT as error:
-            told = self._told(index, error)
-            if told is not None:
-                raise CorruptedError(told) from error
+        except DECODING_ERRORS as error:
+            message = self._error_message(index, error)
+            if message is not None:
+                raise CorruptedError(message) from error
         return np.asarray(self.array[index])
 
-    def _told(self, index: Any, error: Exception) -> str | None:
-        """Which of the chunks asked for cannot be read, and what is in them.
+    def _error_message(self, index: Any, error: Exception) -> str | None:
+        """Which of the requested chunks cannot be read, and what is in them.
 
-        None where all can be read now: what came was spoilt on its way, and not in the store.
+        None if all of them can be read now: the bytes were corrupted on their way, not in the
+        store.
         """
         first = index[0] if isinstance(index, tuple) and index else index
         if not self.ndim or not isinstance(first, slice):
@@ -169,14 +187,14 @@ class GuardedArray:
         key = f"{self.name}/c" + f"/{bad[0]}" * (self.ndim > 0) + "/0" * (self.ndim - 1)
         reason = str(error).partition(". ")[0]
         return (
-            f"{self.place} is damaged: chunk {bad[0]} of {self.name} cannot be read ({key}: "
+            f"{self.place} is corrupted: chunk {bad[0]} of {self.name} cannot be read ({key}: "
             f"{reason}){self._contents(low, high)}{others}; {self.way_out}"
         )
 
     def _is_readable(self, low: int, high: int) -> bool:
         try:
             self.array[low:high] if self.ndim else self.array[...]
-        except SPOILT:
+        except DECODING_ERRORS:
             return False
         return True
 
@@ -186,5 +204,5 @@ class GuardedArray:
         dimension = self.array.metadata.dimension_names[0]
         try:
             return ": " + self.describe(self.group, dimension, low, min(high, self.shape[0]))
-        except Exception:  # what would tell may be damaged too
+        except Exception:  # the names of rows and images may be corrupted too
             return f": entries {low} … {min(high, self.shape[0]) - 1}"

@@ -253,7 +253,7 @@ def test_newer_and_damaged_datasets_are_named(dataset, tmp_path):
     source = dataset.encoding["source"]
     shutil.copytree(source, tmp_path / "data.zarr")
     shutil.rmtree(tmp_path / "data.zarr/pixels")
-    with pytest.raises(ValueError, match="is damaged: it lacks pixels"):
+    with pytest.raises(ValueError, match="is corrupted: it lacks pixels"):
         open_dataset(tmp_path / "data.zarr")
     zarr.open_group(tmp_path / "data.zarr", mode="r+").update_attributes({"format_version": 99})
     with pytest.raises(ValueError, match="newer gpgc_dask"):

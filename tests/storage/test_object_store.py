@@ -21,7 +21,7 @@ from gpgc_dask.core.errors import StoreError
 from gpgc_dask.pipelines.ingest import ingest
 from gpgc_dask.pipelines.train import checkpoint_path, train
 from gpgc_dask.storage.location import Location
-from gpgc_dask.storage.retries import may_pass, patiently
+from gpgc_dask.storage.retries import is_transient, with_retries
 from tests.support.images import tree_bytes
 from tests.support.ingesting import QUICK, CrashError, crash_after
 from tests.support.object_store import object_store
@@ -382,13 +382,13 @@ def failing_with(error, times):
     ],
 )
 def test_which_errors_may_pass(error, passes):
-    assert may_pass(error) is passes
+    assert is_transient(error) is passes
     with dask.config.set(HASTY), failing_with(error, 2) as call:
         if passes:
-            assert patiently(call, "x") == "done"
+            assert with_retries(call, "x") == "done"
         else:
             with pytest.raises(type(error)):
-                patiently(call, "x")
+                with_retries(call, "x")
 
 
 def test_patience_has_bounds():
@@ -397,12 +397,12 @@ def test_patience_has_bounds():
             dask.config.set({"gpgc.store.tries": 3, "gpgc.store.wait": 0.01}),
             pytest.raises(StoreError, match=r"s3://b/x could not be reached: tried 3 times .*busy"),
         ):
-            patiently(call, "s3://b/x")
+            with_retries(call, "s3://b/x")
         with (
             dask.config.set({"gpgc.store.seconds": 0.5, "gpgc.store.wait": 1.1}),
             pytest.raises(StoreError, match="tried 1 times"),
         ):
-            patiently(call, "s3://b/x")
+            with_retries(call, "s3://b/x")
 
 
 def test_patience_is_not_multiplied():
@@ -414,5 +414,5 @@ def test_patience_is_not_multiplied():
         raise OSError("busy")
 
     with dask.config.set(HASTY), pytest.raises(StoreError, match="inner"):
-        patiently(lambda: patiently(call, "inner"), "outer")
+        with_retries(lambda: with_retries(call, "inner"), "outer")
     assert len(calls) == HASTY["gpgc.store.tries"]

@@ -178,7 +178,7 @@ def test_errors_hold_no_credential(proxy, keys, debug, tmp_path, capsys, caplog)
     assert "s3://nowhere/data.zarr does not exist" in told
     hasty = {"gpgc.store.tries": 2, "gpgc.store.wait": 0.05}
     for status, code, expected in (
-        (403, "ExpiredToken", "is not open to the credentials at hand"),
+        (403, "ExpiredToken", "cannot be accessed with these credentials"),
         (400, "ExpiredToken", "data.zarr"),
         (500, "InternalError", "could not be reached: tried 2 times"),
     ):

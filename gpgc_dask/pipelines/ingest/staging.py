@@ -22,7 +22,7 @@ from gpgc_dask.core.errors import CorruptedError, InputError
 from gpgc_dask.data.schema import UNFINISHED_FOLDER
 from gpgc_dask.imaging.features import Described, Labelled
 from gpgc_dask.imaging.files import Pair
-from gpgc_dask.storage.location import AT_A_TIME, Location
+from gpgc_dask.storage.location import MAX_CONCURRENT, Location
 
 __all__ = ["FinishedImage", "Kept", "read_features", "read_index", "read_segments", "write_part"]
 
@@ -119,7 +119,7 @@ def check_layers(images: Sequence[FinishedImage]) -> None:
 def read_index(location: Location) -> Iterable[Kept]:
     """All finished images, part by part."""
     names = [name for name in location.names(FOLDER) if name.endswith(".rows")]
-    with ThreadPoolExecutor(AT_A_TIME) as pool:
+    with ThreadPoolExecutor(MAX_CONCURRENT) as pool:
         for name, content in zip(
             names, pool.map(lambda name: location.read(f"{FOLDER}/{name}"), names), strict=True
         ):
@@ -197,6 +197,6 @@ def _array(location: Location, name: str) -> Features:
 def _damaged(location: Location, name: str) -> CorruptedError:
     part = f"{location}/{FOLDER}/{name.partition('.')[0]}.*"
     return CorruptedError(
-        f"{name} of an unfinished ingest is damaged: remove {part} and go on with resume=True "
+        f"{name} of an unfinished ingest is corrupted: remove {part} and go on with resume=True "
         "(--resume), which does those images again"
     )
