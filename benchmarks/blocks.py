@@ -24,7 +24,7 @@ def speeds(k: int, rows: int, total: int) -> tuple[float, float]:
     F = np.maximum(rng.standard_normal((total, k), dtype=np.float32), 0)
     arithmetic = Arithmetic(FLOAT32, F[:64].mean(0, dtype=np.float64))
     post = Posterior(np.eye(k), np.zeros((k, 1)), 0.0, np.empty(0), np.empty(0))
-    project = Projection(post, arithmetic, directions=rng.standard_normal((k, 32)))
+    projection = Projection(post, arithmetic, directions=rng.standard_normal((k, 32)))
     work, sums = Workspace(arithmetic), Accumulator(k, 1, FLOAT32)
     precision, targets = np.ones(total), np.ones((total, 1))
 
@@ -32,12 +32,12 @@ def speeds(k: int, rows: int, total: int) -> tuple[float, float]:
         for start in range(0, total, rows):
             part = slice(start, start + rows)
             A = work.load([F[part]])
-            project.judge(A)
+            projection.predict(A)
             sums.add(A, precision[part], targets[part])
 
     def whiten() -> None:
         for start in range(0, total, rows):
-            project.whiten(work.load([F[start : start + rows]]))
+            projection.whiten(work.load([F[start : start + rows]]))
 
     return _speed(step, total * k * k), _speed(whiten, total * k * k)
 

@@ -14,7 +14,7 @@ from common import Section, Superpixels, best_seconds, cluster, parser, seconds,
 from gpgc_dask import GPGC
 from gpgc_dask.gp.evidence import posterior
 from gpgc_dask.gp.noise import FixedPointRule
-from gpgc_dask.gp.oracle.base import Look, Rows
+from gpgc_dask.gp.oracle.base import Rows, TermsRequest
 from gpgc_dask.gp.oracle.dask import DaskSweeps
 from gpgc_dask.gp.oracle.kernels import Arithmetic
 from gpgc_dask.gp.solvers.problem import probe_directions
@@ -31,9 +31,11 @@ def one_step(data: Superpixels):
     sweeps = DaskSweeps(data.X, rows, arithmetic)
     log_noise = np.zeros(n_groups)
     post = posterior(sweeps.moments(log_noise, 1.0), np.full(k, 0.02))
-    look = Look(directions=probe_directions(post), pull=np.ones(n_groups, dtype=bool))
+    request = TermsRequest(
+        directions=probe_directions(post), gradient_groups=np.ones(n_groups, dtype=bool)
+    )
     rule = FixedPointRule(1, np.log(1e-4), np.log(1e4))
-    return lambda: sweeps.step(post, log_noise, 1.0, rule, leave_out=False, look=look)
+    return lambda: sweeps.step(post, log_noise, 1.0, rule, leave_out=False, request=request)
 
 
 def pin(core: int) -> None:

@@ -26,7 +26,7 @@ from gpgc_dask.gp.oracle.dask import FAN_IN, DaskSweeps
 from gpgc_dask.gp.oracle.kernels import Arithmetic, MomentSums
 from gpgc_dask.gp.oracle.rows import Survey
 from gpgc_dask.gp.oracle.statistics import StatisticsOracle
-from gpgc_dask.gp.warm_start import LOOK_ROWS, sample_offset
+from gpgc_dask.gp.warm_start import SAMPLE_ROWS, sample_offset
 from gpgc_dask.models.gp import GP
 from gpgc_dask.models.validation import check_training
 
@@ -95,7 +95,7 @@ def _cell_sums(
 ) -> tuple[dict[int, MomentSums], Arithmetic, int]:
     """Moments at unit noise of each (ring, class), the arithmetic, and the number of reads."""
     k = arrays.X.shape[1]
-    _, sample = sample_rows(arrays.X, LOOK_ROWS)
+    _, sample = sample_rows(arrays.X, SAMPLE_ROWS)
     arithmetic = Arithmetic(np.dtype(np.float64), sample_offset(sample))
     rows = Rows(codes, arrays.weight, cell, n_classes, int(max(cell.max() + 1, n_cells)))
     sweeps = DaskSweeps(arrays.X, rows, arithmetic)
@@ -132,7 +132,7 @@ def _fit(
     )
     moments: Moments = reduce(
         Moments.__add__,
-        (sums.finish(arithmetic).scaled(training.class_weight[c]) for c, sums in cells),
+        (sums.finish(arithmetic).scale(training.class_weight[c]) for c, sums in cells),
     )
     weight = np.array([training.rows.weights.sum()])
     oracle = StatisticsOracle(

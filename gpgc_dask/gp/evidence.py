@@ -1,6 +1,6 @@
 """The weighted evidence of a linear-kernel GP, from k×k and k×t arrays only.
 
-Everything here is a pure function of small float64 arrays; no row of the data is touched.
+All functions are pure functions of small float64 arrays; no row of the data is needed.
 
 Notation (N rows, k features, t target columns, J groups):
 
@@ -17,7 +17,7 @@ symbol       shape     meaning
 ``mu``       (k, t)    posterior mean of the weights, V b
 ===========  ========  =====================================================================
 
-The objective is −ln p_w up to the constant ½ t ΣW ln 2π that :func:`log_evidence` restores::
+The objective is −ln p_w up to the constant ½ t ΣW ln 2π, which :func:`log_evidence` adds::
 
     ½ [ tr YᵀPY − tr bᵀμ + t ln|B| + t Σⱼ Wⱼ ln ε²ⱼ ]
 """
@@ -47,13 +47,16 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Moments:
-    """What one read of the data leaves at the driver for given row precisions P.
+    """Result of one read of the data at row precisions P.
 
     Attributes
     ----------
-    gram : (k, k) array, Fᵀ P F
-    cross : (k, t) array, Fᵀ P Y
-    yy : float, tr YᵀPY
+    gram : array of shape (k, k)
+        Fᵀ P F.
+    cross : array of shape (k, t)
+        Fᵀ P Y.
+    yy : float
+        tr YᵀPY.
     """
 
     gram: Array
@@ -62,10 +65,11 @@ class Moments:
 
     @property
     def n_targets(self) -> int:
+        """Number of target columns t."""
         return self.cross.shape[1]
 
-    def scaled(self, factor: float) -> Moments:
-        """The moments with every precision multiplied by ``factor``: no data needed."""
+    def scale(self, factor: float) -> Moments:
+        """The moments with every precision multiplied by ``factor``, without a read of the data."""
         return Moments(self.gram * factor, self.cross * factor, self.yy * factor)
 
     def __add__(self, other: Moments) -> Moments:
@@ -78,11 +82,16 @@ class Posterior:
 
     Attributes
     ----------
-    T : (k, k) lower triangular, V = TᵀT
-    mu : (k, t) mean
-    log_det : ln|B|
-    inverse_diagonal : (k,) diag(B⁻¹), that is Vᵢᵢ/σᵢ² without a division
-    whitened_mean : (k, t) μ/σ without a division
+    T : array of shape (k, k)
+        Lower triangular factor with V = TᵀT.
+    mu : array of shape (k, t)
+        Mean of the weights.
+    log_det : float
+        ln|B|.
+    inverse_diagonal : array of shape (k,)
+        diag(B⁻¹), that is Vᵢᵢ/σᵢ² without a division.
+    whitened_mean : array of shape (k, t)
+        μ/σ without a division.
     """
 
     T: Array
@@ -93,14 +102,24 @@ class Posterior:
 
 
 def posterior(moments: Moments, scales: Array) -> Posterior:
-    """Factorise B = I + SGS once and read everything off it. ``scales`` is σ per feature, (k,).
+    """Posterior of the weights from one factorisation of B = I + SGS.
 
-    Raises ``numpy.linalg.LinAlgError`` where rounding in ``moments`` made B indefinite.
+    Parameters
+    ----------
+    moments : Moments
+        Moments of the data.
+    scales : array of shape (k,)
+        Prior standard deviation σ of each weight.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If rounding in ``moments`` made B indefinite.
     """
     B = moments.gram * scales[:, None]
     B *= scales[None, :]
     B.flat[:: B.shape[0] + 1] += 1.0
-    # B is symmetric, so its transpose is B in the order that LAPACK works in: nothing is copied.
+    # B is symmetric, so its transpose is B in the order of LAPACK: nothing is copied.
     L, failed = linalg.lapack.dpotrf(B.T, lower=1, clean=1, overwrite_a=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         log_det = 2.0 * float(np.log(np.diagonal(L)).sum())
@@ -116,29 +135,58 @@ def posterior(moments: Moments, scales: Array) -> Posterior:
 
 
 def objective(moments: Moments, post: Posterior, group_weight: Array, log_noise: Array) -> float:
-    """−ln p_w up to a constant; ``group_weight`` is Wⱼ/c and ``log_noise`` is ln ε²ⱼ, both (J,)."""
+    """−ln p_w up to a constant.
+
+    Parameters
+    ----------
+    moments : Moments
+        Moments of the data.
+    post : Posterior
+        Posterior from these moments.
+    group_weight : array of shape (J,)
+        Wⱼ/c of each group.
+    log_noise : array of shape (J,)
+        ln ε²ⱼ of each group.
+    """
     t = moments.n_targets
     fit = moments.yy - float(np.vdot(moments.cross, post.mu))
     return 0.5 * (fit + t * post.log_det + t * float(group_weight @ log_noise))
 
 
 def log_evidence(value: float, total_weight: float, n_targets: int = 1) -> float:
-    """ln p_w from the objective: with unit weights exactly the textbook ln N(y; 0, K).
+    """ln p_w from the objective.
 
-    With integer weights it is exactly the evidence of the physically duplicated rows.
+    With unit weights it equals ln N(y; 0, K); with integer weights it equals the evidence of the
+    data with duplicated rows.
+
+    Parameters
+    ----------
+    value : float
+        Value of :func:`objective`.
+    total_weight : float
+        Σ Wⱼ/c.
+    n_targets : int, default 1
+        Number of target columns t.
     """
     return -value - 0.5 * n_targets * total_weight * float(np.log(2.0 * np.pi))
 
 
 @dataclass(frozen=True)
 class FeatureTerms:
-    """Sums over each feature group g (n_g,), and over the whole data, free of any read.
+    """Sums over each feature group g, and over all rows, computed from the moments.
 
-    size : number of features m_g
-    energy : Σ_t ‖μ_g‖²/σ²_g
-    remaining : tr (B⁻¹)_gg, the features of g that the data has not determined
-    residual : Σ_rows p ‖y − f‖² over all rows
-    leverage : Σ_rows p v over all rows
+    Attributes
+    ----------
+    size : array of shape (n_g,)
+        Number of features m_g.
+    energy : array of shape (n_g,)
+        Σ_t ‖μ_g‖²/σ²_g.
+    remaining : array of shape (n_g,)
+        tr (B⁻¹)_gg, the number of features of g that the data has not determined.
+    residual : float
+        Σ p ‖y − f‖² over all rows.
+    leverage : float
+        Σ p v over all rows.
     """
 
     size: Array
@@ -149,7 +197,17 @@ class FeatureTerms:
 
 
 def feature_terms(moments: Moments, post: Posterior, feature_index: Index) -> FeatureTerms:
-    """Group sums that the gradients and the fixed-point steps of the scales need."""
+    """Sums over feature groups that the gradients need.
+
+    Parameters
+    ----------
+    moments : Moments
+        Moments of the data.
+    post : Posterior
+        Posterior from these moments.
+    feature_index : array of int of shape (k,)
+        Feature group of each feature.
+    """
     n = int(feature_index.max()) + 1
     energy = group_sums(feature_index, (post.whitened_mean**2).sum(1), n)
     remaining = group_sums(feature_index, post.inverse_diagonal, n)
@@ -169,10 +227,12 @@ def scale_gradient(terms: FeatureTerms, n_targets: int) -> Array:
 
 
 def scale_hessian(post: Posterior, scales: Array, feature_index: Index) -> Array:
-    """∂²(−ln p_w)/∂ ln σ²_g ∂ ln σ²_h, (n_g, n_g); every σ above 0.
+    """∂²(−ln p_w)/∂ ln σ²_g ∂ ln σ²_h, shape (n_g, n_g), for σ > 0.
 
+    Notes
+    -----
     With A = B⁻¹ and a = μ/σ, dA = A D_h A − ½(A D_h + D_h A) and da = A D_h a − ½ D_h a for a
-    change of ln σ²_h (D_h picks the features of h), so
+    change of ln σ²_h (D_h selects the features of h), so
 
         H_gh = ½ [ δ_gh (t tr A_gg + ‖a_g‖²) − t ‖A_gh‖² − 2 tr a_gᵀ A_gh a_h ].
     """

@@ -17,8 +17,8 @@ from gpgc_dask.core.progress import Listener, Progress, following
 from gpgc_dask.execution.row_blocks import is_dask
 from gpgc_dask.gp.checkpoint import Checkpoint, Saved, digest
 from gpgc_dask.gp.evidence import Moments
-from gpgc_dask.gp.noise import NoiseModel, OpeningRule, groupwise, homoscedastic
-from gpgc_dask.gp.oracle.base import Look, SweepOracle
+from gpgc_dask.gp.noise import FirstNoiseRule, NoiseModel, groupwise, homoscedastic
+from gpgc_dask.gp.oracle.base import SweepOracle, TermsRequest
 from gpgc_dask.gp.oracle.dask import DaskSweeps
 from gpgc_dask.gp.oracle.kernels import Arithmetic
 from gpgc_dask.gp.oracle.numpy import NumpySweeps
@@ -28,7 +28,7 @@ from gpgc_dask.gp.solvers import History, Problem, Solution, SolverName, State, 
 from gpgc_dask.gp.solvers.problem import Point, PrecisionError, probe_directions
 from gpgc_dask.gp.solvers.redundancy import MIN_GROUPS_FOR_REDUNDANCY
 from gpgc_dask.gp.training import Training
-from gpgc_dask.gp.warm_start import Sample, draw, sample_offset
+from gpgc_dask.gp.warm_start import Sample, draw_sample, sample_offset
 
 __all__ = ["Fitted", "Options", "fit", "fit_surveyed"]
 
@@ -85,8 +85,8 @@ def fit(training: Training, options: Options) -> Fitted:
 
 
 def _fit(training: Training, options: Options) -> Fitted:
-    sample = draw(training.X, training.rows, warm=training.noise.separable)
-    index, looked = sample.thinned()
+    sample = draw_sample(training.X, training.rows, warm=training.noise.separable)
+    index, looked = sample.thin()
     checkpoint = _checkpoint(training, options, looked)
     begin = (checkpoint and checkpoint.load()) or Saved(None, [], 0.0)
     numbers = count(1 + int(begin.reads))
@@ -175,7 +175,7 @@ def _checkpoint(training: Training, options: Options, sample: Features) -> Check
         return None
     rows = training.rows
     identity = {
-        "noise groups": digest(training.noise.index),
+        "noise model": digest(training.noise.index),
         "shape of X": list(training.X.shape),
         "values of X": digest(sample),
         "y and weights": digest(rows.codes, rows.weights),
@@ -269,12 +269,12 @@ def _warm_start(
     with history.phase("sample"):
         small = _sample_fit(training, options, probe.arithmetic, sample, groups)
     state = small.state
-    rule = OpeningRule(
+    rule = FirstNoiseRule(
         training.rows.n_targets, *_noise_bounds(options), redundancy=state.redundancy
     )
     with history.phase("sweep"), np.errstate(over="ignore", invalid="ignore"):
-        look = Look(directions=probe_directions(small.post))
-        found = sweeps.opening(small.post, state.redundancy, rule, look)
+        request = TermsRequest(directions=probe_directions(small.post))
+        found = sweeps.first_step(small.post, state.redundancy, rule, request)
     if not np.all(np.isfinite(found.moments.gram)):
         raise np.linalg.LinAlgError("the squares of X overflow")
     problem = _problem(training, options, sweeps, found.moments, probe)
@@ -359,4 +359,4 @@ def _problem(
 
 def _precision_error(probe: PrecisionProbe, group_weight: Array, point: Point) -> float:
     state = point.state
-    return probe.total_nats(point.post, state.log_noise, state.redundancy, group_weight)
+    return probe.total_error(point.post, state.log_noise, state.redundancy, group_weight)

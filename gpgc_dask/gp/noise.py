@@ -18,9 +18,9 @@ from gpgc_dask.core.registry import Registry
 
 __all__ = [
     "NOISE_MODELS",
+    "FirstNoiseRule",
     "FixedPointRule",
     "NoiseModel",
-    "OpeningRule",
     "PooledRule",
     "groupwise",
     "homoscedastic",
@@ -32,7 +32,7 @@ EM_LEVERAGE_SHARE = 0.8
 """Above this share Γⱼ/Wⱼ the MacKay denominator is not trusted and the group takes an EM step."""
 
 
-OPENING_SHARE = 0.3
+MIN_NOISE_SHARE = 0.3
 """Share of a group's residuals that its first noise has at least."""
 
 
@@ -113,11 +113,11 @@ of a :class:`NoiseModel`}."""
 
 
 @dataclass(frozen=True)
-class OpeningRule:
+class FirstNoiseRule:
     """A first noise for groups judged by a posterior that never saw them, at unit noise.
 
     Their residuals carry the noise and the posterior's own doubt: E R = t (ε² W + Γ), so
-    ε² ← (R/t − Γ) / W, but no less than OPENING_SHARE of R/t/W. All weights are W/c.
+    ε² ← (R/t − Γ) / W, but no less than MIN_NOISE_SHARE of R/t/W. All weights are W/c.
     """
 
     n_targets: int
@@ -129,7 +129,7 @@ class OpeningRule:
         """New ln ε² of some groups from W (before 1/c), R and Γ at ε = 1."""
         weight = weight / self.redundancy
         residual = residual / self.n_targets
-        noise = np.maximum(residual - leverage, OPENING_SHARE * residual)
+        noise = np.maximum(residual - leverage, MIN_NOISE_SHARE * residual)
         with np.errstate(divide="ignore", invalid="ignore"):
             new = np.log(noise / weight)
         return np.clip(np.where(weight > 0, new, log_noise), self.lower, self.upper)

@@ -405,7 +405,7 @@ class _LinearGP(DatasetModel):
         sweep = Sweep(Projection(post, arithmetic), log_noise, self.redundancy_, leave_out=True)
         if is_dask(X):
             return lazy_leave_out(X, rows, sweep)
-        return NumpySweeps(X, rows, arithmetic).map_rows(sweep.predict)
+        return NumpySweeps(X, rows, arithmetic).map_rows(sweep.predict_left_out)
 
     def _agreement(self, values: Array, rows: Rows, names: Labels, area: Array) -> GroupAgreement:
         predicted = to_labels(values, np.arange(rows.n_classes))

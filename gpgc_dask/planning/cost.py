@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpgc_dask.gp.oracle.dask import count_tasks
 from gpgc_dask.planning.machine import Machine
-from gpgc_dask.planning.memory import group_gradient_bytes
+from gpgc_dask.planning.memory import weight_gradient_bytes
 from gpgc_dask.planning.resources import Resources
 from gpgc_dask.planning.shape import Shape
 from gpgc_dask.planning.sweeps import Sweeps
@@ -97,4 +97,4 @@ def network_bytes(
     with_factor = sweeps.certificates + (sweeps.steps if estimate_redundancy else 0.0)
     n_sweeps = sweeps.surveys + sweeps.steps + sweeps.certificates
     total = (sweeps.surveys + sweeps.steps) * moments + with_factor * factor
-    return int(total + n_sweeps * row_vectors + sweeps.steps * group_gradient_bytes(shape))
+    return int(total + n_sweeps * row_vectors + sweeps.steps * weight_gradient_bytes(shape))

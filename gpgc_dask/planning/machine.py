@@ -14,7 +14,7 @@ from gpgc_dask.core.arrays import Features
 from gpgc_dask.core.threads import algebra_threads, map_threads, one_blas_thread
 from gpgc_dask.execution.client import map_workers
 from gpgc_dask.gp import evidence
-from gpgc_dask.gp.oracle.dask import read_speed
+from gpgc_dask.gp.oracle.dask import measure_read_speed
 from gpgc_dask.gp.oracle.kernels import Accumulator, Arithmetic, Projection, Workspace, batch_rows
 from gpgc_dask.gp.oracle.leave_out import leave_out_terms
 
@@ -102,7 +102,7 @@ class Machine:
         """
         machines: list[Machine] = map_workers(_calibrate, n_features, product_bytes)
         slowest = min(machines, key=lambda machine: machine.products_per_second)
-        speed = None if X is None else read_speed(X)
+        speed = None if X is None else measure_read_speed(X)
         return replace(
             slowest,
             algebra_per_second=_time_algebra(n_features),
@@ -139,12 +139,12 @@ def _time_parts(k: int, dtype: np.dtype[Any], seed: int) -> dict[str, float]:
     # A posterior as in a fit of many groups: one group determines a fifth of one feature.
     factor = np.eye(k) * np.sqrt(0.2 / (ROWS_PER_GROUP * np.square(stored[:64]).sum(1).mean()))
     post = evidence.Posterior(factor, np.zeros((k, 1)), 0.0, np.empty(0), np.empty(0))
-    project = Projection(post, arithmetic, directions=rng.standard_normal((k, 32)))
+    projection = Projection(post, arithmetic, directions=rng.standard_normal((k, 32)))
     work, sums = Workspace(arithmetic), Accumulator(k, 1, dtype)
 
     def linear() -> Features:
         A = work.load([stored])
-        project.judge(A)
+        projection.predict(A)
         for start in starts:
             A[start : start + ROWS_PER_GROUP].T @ residual[start : start + ROWS_PER_GROUP].astype(
                 dtype
@@ -153,14 +153,14 @@ def _time_parts(k: int, dtype: np.dtype[Any], seed: int) -> dict[str, float]:
 
     def leave_out() -> None:
         leave_out_terms(
-            work.load([stored]), precision, residual, starts, [stored], project, whitened=False
+            work.load([stored]), precision, residual, starts, [stored], projection, whitened=False
         )
 
     with one_blas_thread():
         seconds = {
             "linear": _shortest(linear),
             "gram": _shortest(lambda: sums.add(work.load([stored]), precision, residual)),
-            "whiten": _shortest(lambda: project.whiten(work.load([stored]))),
+            "whiten": _shortest(lambda: projection.whiten(work.load([stored]))),
             "leave-out": _shortest(leave_out),
         }
     loading = _shortest(lambda: work.load([stored]))

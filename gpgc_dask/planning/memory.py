@@ -9,7 +9,7 @@ from gpgc_dask.core.text import bytes_text
 from gpgc_dask.gp.oracle.dask import FAN_IN
 from gpgc_dask.gp.oracle.kernels import batch_rows
 from gpgc_dask.gp.oracle.rows import STATISTICS_BYTES
-from gpgc_dask.gp.warm_start import warm_rows
+from gpgc_dask.gp.warm_start import warm_start_rows
 from gpgc_dask.planning.resources import Resources
 from gpgc_dask.planning.shape import Shape
 
@@ -60,7 +60,7 @@ def worker_bytes(shape: Shape, threads: int, *, estimate_redundancy: bool) -> in
     rows = threads * k * (shape.held_rows * shape.stored_bytes + batch * p)
     factor = square * (8 + p)
     step = threads * (square * p + triangle * (8 + p)) + PARTIALS_HELD * 8 * triangle
-    step += (FAN_IN + 1) * _statistics_bytes(shape) + 2 * group_gradient_bytes(shape)
+    step += (FAN_IN + 1) * _statistics_bytes(shape) + 2 * weight_gradient_bytes(shape)
     step += factor + square * p if estimate_redundancy else 0
     return int(PROCESS_BYTES + rows + max(step, factor))
 
@@ -73,8 +73,10 @@ def driver_bytes(shape: Shape) -> int:
     """
     k = shape.n_features
     statistics = 2 * _statistics_bytes(shape)
-    sample = warm_rows(shape.n_rows, k, shape.n_groups, shape.largest_group, shape.stored_bytes)
-    in_memory = sample * k * shape.stored_bytes + 4 * group_gradient_bytes(shape)
+    sample = warm_start_rows(
+        shape.n_rows, k, shape.n_groups, shape.largest_group, shape.stored_bytes
+    )
+    in_memory = sample * k * shape.stored_bytes + 4 * weight_gradient_bytes(shape)
     return int(PROCESS_BYTES + 10 * 8 * k * k + 6 * 8 * shape.n_rows + statistics + in_memory)
 
 
@@ -102,7 +104,7 @@ def check_memory(shape: Shape, resources: Resources, *, estimate_redundancy: boo
     )
 
 
-def group_gradient_bytes(shape: Shape) -> int:
+def weight_gradient_bytes(shape: Shape) -> int:
     """Gradients of the weights by group, of as many groups as are asked for."""
     return min(shape.n_groups, shape.n_features) * shape.n_features * shape.product_bytes
 

@@ -10,7 +10,7 @@ import numpy as np
 from gpgc_dask.core.arrays import Index
 from gpgc_dask.data.writing import CHUNK_BYTES
 from gpgc_dask.execution.row_blocks import is_dask
-from gpgc_dask.gp.oracle.dask import BLOCKS_HELD, rows_held
+from gpgc_dask.gp.oracle.dask import BLOCKS_IN_MEMORY, max_rows_in_memory
 from gpgc_dask.gp.oracle.layout import is_adjacent
 
 __all__ = ["Shape"]
@@ -94,7 +94,7 @@ class Shape:
             adjacent=is_adjacent(groups),
             stored_bytes=X.dtype.itemsize,
             block_rows=int(max(chunks)),
-            held_rows=rows_held(X) if is_dask(X) else 0,
+            held_rows=max_rows_in_memory(X) if is_dask(X) else 0,
             product_bytes=8 if wide else 4,
         )
 
@@ -129,6 +129,6 @@ class Shape:
             adjacent=True,
             stored_bytes=4,
             block_rows=rows,
-            held_rows=BLOCKS_HELD * rows,
+            held_rows=BLOCKS_IN_MEMORY * rows,
             product_bytes=4,
         )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gpgc_dask.gp.oracle.dask import MAX_GROUP_BYTES
 from gpgc_dask.gp.oracle.rows import STATISTICS_BYTES
-from gpgc_dask.gp.warm_start import warm_rows
+from gpgc_dask.gp.warm_start import warm_start_rows
 from gpgc_dask.planning.shape import Shape
 
 __all__ = ["Sweeps", "expected_sweeps"]
@@ -69,7 +69,7 @@ def expected_sweeps(shape: Shape, *, estimate_redundancy: bool, separable: bool)
     one_read = shape.adjacent and (
         shape.largest_group * shape.n_features * shape.product_bytes <= MAX_GROUP_BYTES
     )
-    sample = warm_rows(
+    sample = warm_start_rows(
         shape.n_rows, shape.n_features, shape.n_groups, shape.largest_group, shape.stored_bytes
     )
     if sample and one_read:

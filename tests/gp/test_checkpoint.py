@@ -128,7 +128,7 @@ def test_a_resumed_fit_takes_the_very_steps_of_one_that_was_not_stopped(tmp_path
 
 
 def test_a_finished_fit_is_not_done_again(tmp_path):
-    """Killed between the end of the fit and the model on disk: no read but the first look."""
+    """Killed between the end of the fit and the model on disk: no read but the sample."""
     path = tmp_path / "fit.npz"
     model = GPGC(checkpoint=path)
     model._keeps_checkpoint = True

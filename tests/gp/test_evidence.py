@@ -136,7 +136,7 @@ def test_leaving_a_group_out_is_really_leaving_it_out(kind, instance):
         sweep = Sweep(
             Projection(post, oracle.arithmetic), instance.log_noise, instance.redundancy, True
         )
-        found = oracle.map_rows(sweep.predict)
+        found = oracle.map_rows(sweep.predict_left_out)
     else:
         sweep = Sweep(
             Projection(post, oracle.arithmetic), instance.log_noise, instance.redundancy, True

@@ -86,12 +86,12 @@ def test_probes_estimate_leverages_and_the_mean_is_exact(dtype):
     post = a_posterior(F, np.ones(400))
     many = post.T.T @ np.random.default_rng(0).standard_normal((12, 20_000)) / np.sqrt(20_000)
     arithmetic = Arithmetic(np.dtype(dtype), np.full(12, 2.0))
-    project = Projection(post, arithmetic, directions=many, whitens=False)
-    f, v = project.judge(Workspace(arithmetic).load([F.astype(dtype)]))
+    projection = Projection(post, arithmetic, directions=many, keep_factor=False)
+    f, v = projection.predict(Workspace(arithmetic).load([F.astype(dtype)]))
     np.testing.assert_allclose(f, F @ post.mu, rtol=RTOL[dtype], atol=1e-5)
     np.testing.assert_allclose(v, ((F @ post.T.T) ** 2).sum(1), rtol=0.05)
     with pytest.raises(ValueError, match="whitened"):
-        project.exact_rows([F], np.arange(3))
+        projection.exact_rows([F], np.arange(3))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -110,12 +110,12 @@ def test_leave_out_terms_by_gradients_and_by_factorisation(dtype, whitened, t):
     shift = leave_out_shift(Z, precision, residual, starts, [F], exact)
     expected = np.add.reduceat(precision * (residual * shift).sum(1), starts)
     arithmetic = Arithmetic(np.dtype(dtype), np.full(15, 1.0))
-    project = Projection(post, arithmetic)
+    projection = Projection(post, arithmetic)
     A = Workspace(arithmetic).load([F.astype(dtype)])
     if whitened:
-        A = project.whiten(A)
+        A = projection.whiten(A)
     found = leave_out_terms(
-        A, precision, residual, starts, [F.astype(dtype)], project, whitened=whitened
+        A, precision, residual, starts, [F.astype(dtype)], projection, whitened=whitened
     )
     np.testing.assert_allclose(found, expected, rtol=2e-3 if dtype == "float32" else 1e-8)
 
@@ -141,9 +141,9 @@ def test_directions_alone_travel_without_the_factor():
     post = Posterior(np.eye(5), np.zeros((5, 1)), 0.0, np.empty(0), np.empty(0))
     directions = np.ones((5, 2))
     arithmetic = Arithmetic(np.dtype("float64"))
-    light = Projection(post, arithmetic, directions=directions, whitens=False)
+    light = Projection(post, arithmetic, directions=directions, keep_factor=False)
     assert light.__getstate__()["T"] is None
-    heavy = Projection(post, arithmetic, directions=directions, whitens=True)
+    heavy = Projection(post, arithmetic, directions=directions, keep_factor=True)
     assert heavy.__getstate__()["T"] is post.T
     np.testing.assert_allclose(heavy.covariance, solve_triangular(np.eye(5), np.eye(5)))
 

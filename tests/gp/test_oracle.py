@@ -188,12 +188,12 @@ def test_rows_of_chosen_groups_only(small_tasks):
         NumpySweeps(data.X, rows_of(data), FLOAT64),
         DaskSweeps(da.from_array(data.X, chunks=(70, -1)), rows_of(data), FLOAT64),
     ):
-        part = oracle.restricted(chosen)
+        part = oracle.select_groups(chosen)
         found = part.moments(np.zeros(4), 1.0)
         np.testing.assert_allclose(found.gram, data.X[own].T @ data.X[own], rtol=1e-8)
         assert part.reads == pytest.approx(own.mean())
         np.testing.assert_allclose(
-            oracle.loaded(chosen).moments(np.zeros(4), 1.0).gram, found.gram, rtol=1e-8
+            oracle.load_groups(chosen).moments(np.zeros(4), 1.0).gram, found.gram, rtol=1e-8
         )
 
 

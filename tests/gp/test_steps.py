@@ -11,15 +11,15 @@ import pytest
 from gpgc_dask import GPGC
 from gpgc_dask.gp import evidence
 from gpgc_dask.gp.evidence import Moments
-from gpgc_dask.gp.noise import FixedPointRule, NoiseModel, OpeningRule, groupwise
-from gpgc_dask.gp.oracle.base import Look, Rows
+from gpgc_dask.gp.noise import FirstNoiseRule, FixedPointRule, NoiseModel, groupwise
+from gpgc_dask.gp.oracle.base import Rows, TermsRequest
 from gpgc_dask.gp.oracle.kernels import Arithmetic
 from gpgc_dask.gp.oracle.numpy import NumpySweeps
 from gpgc_dask.gp.oracle.rows import survey
 from gpgc_dask.gp.oracle.statistics import CompositeOracle
 from gpgc_dask.gp.solvers import Problem, State
 from gpgc_dask.gp.solvers.newton import expected_terms, newton_mean
-from gpgc_dask.gp.warm_start import draw, warm_rows
+from gpgc_dask.gp.warm_start import draw_sample, warm_start_rows
 from tests.support.problems import classification
 
 FLOAT64 = Arithmetic(np.dtype(np.float64))
@@ -67,10 +67,12 @@ def problem():
 
 
 def one_step(problem, point, mean=None, **options):
-    look = Look(mean=mean, pull=np.ones(problem.n_groups, dtype=bool))
+    request = TermsRequest(mean=mean, gradient_groups=np.ones(problem.n_groups, dtype=bool))
     rule = FixedPointRule(1, *problem.noise_bounds, **options)
     state = point.state
-    result = problem.oracle.step(point.post, state.log_noise, 1.0, rule, leave_out=False, look=look)
+    result = problem.oracle.step(
+        point.post, state.log_noise, 1.0, rule, leave_out=False, request=request
+    )
     new = problem.evaluate(replace(state, log_noise=result.log_noise), result.moments)
     return result, new
 
@@ -84,7 +86,9 @@ def test_pulls_are_the_gradient_in_the_weights(problem):
     for group in (0, 77, 149):
         own = data.rows.groups == group
         expected = data.F[own].T @ (p[own, None] * residual[own])
-        np.testing.assert_allclose(result.terms.pull[group], expected, rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(
+            result.terms.weight_gradients[group], expected, rtol=1e-8, atol=1e-10
+        )
 
 
 def test_expected_terms_come_true(problem):
@@ -128,7 +132,7 @@ def test_a_sample_of_the_pulls_stands_for_all(problem):
     result, new = one_step(problem, point)
     every = np.ones(problem.n_groups, dtype=bool)
     some = np.arange(problem.n_groups) % 3 == 0
-    sampled = replace(result.terms, pull=result.terms.pull[some])
+    sampled = replace(result.terms, pull=result.terms.weight_gradients[some])
     full = newton_mean(problem, result.terms, every, point.state, point.post.mu, new)
     part = newton_mean(problem, sampled, some, point.state, point.post.mu, new)
     step = np.linalg.norm(full - point.post.mu)
@@ -147,15 +151,17 @@ def test_corrected_moments_are_the_moments(problem):
     state, oracle = point.state, problem.oracle
     still = 0.05
     rule = FixedPointRule(1, *problem.noise_bounds, still=still)
-    options = {"leave_out": False, "look": Look()}
-    anew = oracle.step(point.post, state.log_noise, 1.0, rule, **options)
-    corrected = oracle.step(point.post, state.log_noise, 1.0, rule, known=point.moments, **options)
-    unmoved = anew.log_noise == state.log_noise
+    options = {"leave_out": False, "request": TermsRequest()}
+    summed = oracle.step(point.post, state.log_noise, 1.0, rule, **options)
+    corrected = oracle.step(
+        point.post, state.log_noise, 1.0, rule, current=point.moments, **options
+    )
+    unmoved = summed.log_noise == state.log_noise
     assert 0 < np.count_nonzero(unmoved) < unmoved.size
-    np.testing.assert_array_equal(corrected.log_noise, anew.log_noise)
-    np.testing.assert_allclose(corrected.moments.gram, anew.moments.gram, rtol=1e-9)
-    np.testing.assert_allclose(corrected.moments.cross, anew.moments.cross, rtol=1e-8, atol=1e-9)
-    assert corrected.moments.yy == pytest.approx(anew.moments.yy)
+    np.testing.assert_array_equal(corrected.log_noise, summed.log_noise)
+    np.testing.assert_allclose(corrected.moments.gram, summed.moments.gram, rtol=1e-9)
+    np.testing.assert_allclose(corrected.moments.cross, summed.moments.cross, rtol=1e-8, atol=1e-9)
+    assert corrected.moments.yy == pytest.approx(summed.moments.yy)
 
 
 def test_pulls_of_large_and_small_groups_together():
@@ -167,41 +173,43 @@ def test_pulls_of_large_and_small_groups_together():
     log_noise = np.linspace(-1, 1, 40)
     post = evidence.posterior(whole.moments(log_noise, 1.0), np.full(22, 0.5))
     asked = np.arange(40) % 2 == 0
-    look = Look(mean=1.1 * post.mu, pull=asked)
+    request = TermsRequest(mean=1.1 * post.mu, gradient_groups=asked)
     rule = FixedPointRule(1, -9.0, 9.0)
     one, other = (
-        oracle.step(post, log_noise, 1.0, rule, leave_out=False, look=look)
+        oracle.step(post, log_noise, 1.0, rule, leave_out=False, request=request)
         for oracle in (whole, first.oracle)
     )
-    np.testing.assert_allclose(other.terms.pull, one.terms.pull, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(
+        other.terms.weight_gradients, one.terms.weight_gradients, rtol=1e-6, atol=1e-9
+    )
     np.testing.assert_allclose(other.log_noise, one.log_noise, rtol=1e-8)
 
 
 def test_first_noise_of_groups_nobody_saw():
-    rule = OpeningRule(2, -9.0, 9.0, redundancy=2.0)
+    rule = FirstNoiseRule(2, -9.0, 9.0, redundancy=2.0)
     weight = residual = np.array([8.0, 8.0, 0.0])
     new = rule(np.zeros(3), weight, residual, np.array([1.0, 9.0, 0.0]))
     np.testing.assert_allclose(new, [np.log(3 / 4), np.log(0.3), 0.0])
 
 
 def test_a_warm_start_is_for_many_rows_of_small_groups():
-    assert warm_rows(131_072, 1024, 1000, 140, 4) == 4096
-    assert warm_rows(20_000, 1024, 150, 140, 4) == 0
-    assert warm_rows(131_072, 100, 1000, 140, 4) == 0
-    assert warm_rows(16_000_000, 4113, 111_668, 145, 4) * 4113 * 4 <= 1 << 28
+    assert warm_start_rows(131_072, 1024, 1000, 140, 4) == 4096
+    assert warm_start_rows(20_000, 1024, 150, 140, 4) == 0
+    assert warm_start_rows(131_072, 100, 1000, 140, 4) == 0
+    assert warm_start_rows(16_000_000, 4113, 111_668, 145, 4) * 4113 * 4 <= 1 << 28
 
 
 @pytest.mark.parametrize("lazy", [False, True])
 def test_a_sample_is_of_whole_groups_from_everywhere(lazy):
     data = classification(24_000, 150, 240)
     X = da.from_array(data.X, chunks=(1500, -1)) if lazy else data.X
-    sample = draw(X, rows_of(data), warm=True)
+    sample = draw_sample(X, rows_of(data), warm=True)
     assert sample.groups is not None
     np.testing.assert_array_equal(sample.index, np.flatnonzero(np.isin(data.groups, sample.groups)))
     np.testing.assert_array_equal(sample.features, data.X[sample.index])
     assert np.ptp(sample.groups) > 180
     assert sample.share == pytest.approx(0.5 if lazy else sample.index.size / 24_000)
-    assert len(sample.thinned()[0]) < 4100
+    assert len(sample.thin()[0]) < 4100
 
 
 @pytest.mark.parametrize("lazy", [False, True])

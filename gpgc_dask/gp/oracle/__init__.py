@@ -1,4 +1,4 @@
-"""Everything the mathematics asks of the feature matrix."""
+"""Queries about the feature matrix: the only way the solvers get at the data."""
 
 from gpgc_dask.gp.oracle.base import FeatureOracle, GroupTerms, Rows, StepResult, SweepOracle
 

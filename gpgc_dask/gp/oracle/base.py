@@ -1,6 +1,6 @@
 """The contract between the data and the solvers.
 
-The paper's oracle answers four queries about the N×k matrix F; in row-major words
+The paper's oracle answers four queries about the N×k feature matrix F, whose rows are superpixels:
 
 ====  ===================  =========================  ==================
 no.   query                method                     splits over rows by
@@ -11,7 +11,7 @@ iii   Fᵀ D F               ``gram(d)``                sum
 iv    diag(F A Fᵀ)         ``quad_diag(A)``           concatenation
 ====  ===================  =========================  ==================
 
-A fit never asks them one by one: a *sweep* answers several from one read of the rows.
+A fit never asks them one by one: a *sweep* answers several of them in one read of the rows.
 """
 
 from __future__ import annotations
@@ -27,29 +27,36 @@ from gpgc_dask.core.arrays import Array, Features, Index, Mask, group_sums
 from gpgc_dask.gp.evidence import Moments, Posterior
 
 __all__ = [
-    "EXACTLY",
+    "EXACT_TERMS",
     "FeatureOracle",
     "GroupTerms",
-    "Look",
     "NoiseRule",
     "Rows",
     "StepResult",
     "SweepOracle",
+    "TermsRequest",
 ]
 
 NoiseRule = Callable[[Array, Array, Array, Array], Array]
-"""(ln ε², W, R, Γ) of some groups -> their new ln ε²; runs beside the data, so it must pickle."""
+"""(ln ε², W, R, Γ) of some groups -> their new ln ε². It runs in the tasks, so it must pickle."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """What is known of every row besides its features. N-vectors, held by the driver.
+    """Everything about the rows except their features: N-vectors held by the driver.
 
     Attributes
     ----------
-    codes : (N,) class of each row, 0..n_classes-1
-    weights : (N,) weight w of each row, ≥ 0
-    groups : (N,) group of each row, 0..n_groups-1
+    codes : array of int of shape (N,)
+        Class of each row, from 0 to ``n_classes`` - 1.
+    weights : array of shape (N,)
+        Weight w ≥ 0 of each row.
+    groups : array of int of shape (N,)
+        Group of each row, from 0 to ``n_groups`` - 1.
+    n_classes : int
+        Number of classes.
+    n_groups : int
+        Number of groups J.
     """
 
     codes: Index
@@ -63,12 +70,12 @@ class Rows:
 
     @property
     def n_targets(self) -> int:
-        """Target columns: one for two classes, one a class for more."""
+        """Number of target columns t: one for two classes, else one per class."""
         return 1 if self.n_classes == 2 else self.n_classes
 
     @property
     def group_weight(self) -> Array:
-        """(J,) W_j, the sum of the weights of each group."""
+        """(J,) sum of the weights of each group, W_j."""
         return group_sums(self.groups, self.weights, self.n_groups)
 
     @property
@@ -77,10 +84,11 @@ class Rows:
         return np.bincount(self.groups, minlength=self.n_groups)
 
     def precision(self, log_noise: Array, redundancy: float) -> Array:
-        """(N,) p of each row: w / (c ε²) with ln ε² of its group."""
+        """(N,) precision p = w / (c ε²) of each row, from ln ε² (J,) of the groups."""
         return self.weights * np.exp(-log_noise[self.groups]) / redundancy
 
     def take(self, index: slice | Index) -> Rows:
+        """The rows at some positions, with the same numbers of groups."""
         return Rows(
             self.codes[index],
             self.weights[index],
@@ -90,18 +98,31 @@ class Rows:
         )
 
     def select(self, groups: Index) -> tuple[Index, Rows]:
-        """(numbers of the rows of some groups, those rows with groups renumbered in that order)."""
+        """Select the rows of some groups.
+
+        Parameters
+        ----------
+        groups : array of int
+            Groups to select.
+
+        Returns
+        -------
+        index : array of int
+            Positions of the selected rows.
+        rows : Rows
+            The selected rows, with groups renumbered in the order of ``groups``.
+        """
         number = np.full(self.n_groups, -1, dtype=np.intp)
         number[groups] = np.arange(groups.size)
         local = number[self.groups]
-        place = np.flatnonzero(local >= 0)
+        index = np.flatnonzero(local >= 0)
         rows = Rows(
-            self.codes[place], self.weights[place], local[place], self.n_classes, groups.size
+            self.codes[index], self.weights[index], local[index], self.n_classes, groups.size
         )
-        return place, rows
+        return index, rows
 
     def targets(self) -> Array:
-        """(N, t) matrix of ±1."""
+        """(N, t) target columns of ±1."""
         if self.n_classes == 2:
             return np.where(self.codes == 1, 1.0, -1.0)[:, None]
         targets = np.full((len(self), self.n_classes), -1.0)
@@ -110,43 +131,65 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Look:
-    """How closely a sweep looks at the rows.
+class TermsRequest:
+    """Options for the group terms of a sweep.
 
-    mean : (k, t) weights to judge the rows by; None: the posterior's own
-    directions : (k, m) random z ~ N(0, V)/√m that estimate the leverages; None: exact leverages
-    pull : (J,) the groups whose pull on the weights is asked for; None: of none
+    Attributes
+    ----------
+    mean : array of shape (k, t) or None
+        Weights that the residuals are computed with. None: the posterior mean.
+    directions : array of shape (k, m) or None
+        Random z ~ N(0, V)/√m that estimate the leverages. None: exact leverages.
+    gradient_groups : bool array of shape (J,) or None
+        Groups whose gradients with respect to the weights are computed. None: no group.
     """
 
     mean: Array | None = None
     directions: Array | None = None
-    pull: Mask | None = None
+    gradient_groups: Mask | None = None
 
 
-EXACTLY = Look()
+EXACT_TERMS = TermsRequest()
+"""Residuals of the posterior mean, exact leverages, no gradients."""
 
 
 @dataclass(frozen=True)
 class GroupTerms:
-    """Sums over the rows of each group at one posterior, (J,) but for the pull.
+    """Sums over the rows of each group at one posterior.
 
-    residual : R_j = Σ p ‖y − f‖², summed over target columns
-    leverage : Γ_j = Σ p v
-    leave_out : Σ p (y − f)·(f − f^(−j)), for the redundancy; None where it was not asked for.
-        NaN for groups that were not part of the sample it was computed on.
-    pull : (P, k, t) Fⱼᵀ P (Y − f), where a group's rows want the weights to go, of the groups that
-        were asked for it, in their order; None where none was
+    Attributes
+    ----------
+    residual : array of shape (J,)
+        R_j = Σ p ‖y − f‖², summed over target columns.
+    leverage : array of shape (J,)
+        Γ_j = Σ p v.
+    leave_out : array of shape (J,) or None
+        Σ p (y − f)·(f − f^(−j)), for the redundancy. None if it was not requested, NaN for groups
+        that were not part of the sample it was computed on.
+    weight_gradients : array of shape (P, k, t) or None
+        g_j = F_jᵀ P (Y − f), the gradient of the log-likelihood of group j with respect to the
+        weights, for the P requested groups in their order. None if none was requested.
     """
 
     residual: Array
     leverage: Array
     leave_out: Array | None = None
-    pull: Features | None = None
+    weight_gradients: Features | None = None
 
 
 @dataclass(frozen=True)
 class StepResult:
-    """One fused sweep: the terms at the old noise, the new noise, the moments there."""
+    """Result of a step: the terms at the old noise, the new noise, and the moments there.
+
+    Attributes
+    ----------
+    terms : GroupTerms
+        Terms at the old noise.
+    log_noise : array of shape (J,)
+        New ln ε² of each group.
+    moments : Moments
+        Moments at the new noise.
+    """
 
     terms: GroupTerms
     log_noise: Array
@@ -154,7 +197,7 @@ class StepResult:
 
 
 class FeatureOracle(ABC):
-    """The four queries, for any matrix of rows. Lazy where the rows are lazy."""
+    """The four queries for any matrix of rows; the results are lazy if the rows are lazy."""
 
     shape: tuple[int, int]
 
@@ -176,14 +219,23 @@ class FeatureOracle(ABC):
 
     @abstractmethod
     def variance(self, T: Array) -> Any:
-        """(iv) for A = TᵀT: the squared norms of F Tᵀ, never negative."""
+        """(iv) for A = TᵀT: the squared norms of the rows of F Tᵀ, never negative."""
 
 
 class SweepOracle(ABC):
-    """The fused sweeps a solver runs on labelled, weighted, grouped rows.
+    """The sweeps that a solver runs over labelled, weighted, grouped rows.
 
-    ``log_noise`` is ln ε²ⱼ (J,), ``redundancy`` is c: the precision of row i is wᵢ/(c ε²ⱼ).
-    ``reads`` counts full reads of the rows since construction.
+    In all methods ``log_noise`` is ln ε²ⱼ of shape (J,) and ``redundancy`` is c: the precision of
+    row i of group j is wᵢ/(c ε²ⱼ).
+
+    Attributes
+    ----------
+    group_weight : array of shape (J,)
+        W_j, the sum of the weights of each group.
+    n_targets : int
+        Number of target columns t.
+    reads : float
+        Number of full reads of the rows since construction.
     """
 
     group_weight: Array
@@ -202,9 +254,23 @@ class SweepOracle(ABC):
         redundancy: float,
         *,
         leave_out: bool,
-        look: Look = EXACTLY,
+        request: TermsRequest = EXACT_TERMS,
     ) -> GroupTerms:
-        """Queries (ii) and (iv) in one read, summed over groups."""
+        """Queries (ii) and (iv) in one read, summed over groups.
+
+        Parameters
+        ----------
+        post : Posterior
+            Posterior that the rows are predicted with.
+        log_noise : array of shape (J,)
+            ln ε² of each group.
+        redundancy : float
+            Redundancy c.
+        leave_out : bool
+            Whether to compute the leave-out terms.
+        request : TermsRequest, default EXACT_TERMS
+            Which leverages and gradients to compute.
+        """
 
     def step(
         self,
@@ -214,17 +280,25 @@ class SweepOracle(ABC):
         rule: NoiseRule,
         *,
         leave_out: bool,
-        look: Look = EXACTLY,
-        known: Moments | None = None,
+        request: TermsRequest = EXACT_TERMS,
+        current: Moments | None = None,
     ) -> StepResult:
         """All four queries: terms at ``post``, new noise by ``rule``, moments at the new noise.
 
-        One read where an implementation can see whole groups at a time, two here. ``known`` are
-        the moments at ``log_noise``: where they are given, only groups whose noise the rule
-        changes are multiplied again.
+        It takes one read in implementations that hold whole groups at a time, and two here.
+
+        Parameters
+        ----------
+        post, log_noise, redundancy, leave_out, request
+            As in :meth:`terms`.
+        rule : NoiseRule
+            Computes the new noise of some groups from the terms of these groups alone.
+        current : Moments, optional
+            Moments at ``log_noise``. With them only the groups whose noise changes are multiplied
+            again.
         """
         return self.step_with_all_groups(
-            post, log_noise, redundancy, rule, leave_out=leave_out, look=look
+            post, log_noise, redundancy, rule, leave_out=leave_out, request=request
         )
 
     def step_with_all_groups(
@@ -235,9 +309,9 @@ class SweepOracle(ABC):
         rule: NoiseRule,
         *,
         leave_out: bool,
-        look: Look = EXACTLY,
+        request: TermsRequest = EXACT_TERMS,
     ) -> StepResult:
-        """The same in two reads, for a rule that needs the terms of all groups at once."""
-        terms = self.terms(post, log_noise, redundancy, leave_out=leave_out, look=look)
+        """A step in two reads, for a rule that needs the terms of all groups at once."""
+        terms = self.terms(post, log_noise, redundancy, leave_out=leave_out, request=request)
         new = rule(log_noise, self.group_weight, terms.residual, terms.leverage)
         return StepResult(terms, new, self.moments(new, redundancy))

@@ -57,7 +57,7 @@ def find_routine(name: str) -> Any:
     real = f"{letter} *"
     expected = {"c": "char *", "i": "int *", "r": real, "a": real}
     matches = len(types) == len(signature) and all(
-        found.endswith(expected[kind]) for found, kind in zip(types, signature, strict=True)
+        each.endswith(expected[kind]) for each, kind in zip(types, signature, strict=True)
     )
     if not matches:
         return None

@@ -1,15 +1,14 @@
-"""The oracle over a dask array: lazy blockwise work and tree reductions on any scheduler.
+"""The oracle for a dask array: lazy blockwise work and tree reductions on any scheduler.
 
-Nothing but this module, ``blocks`` and ``computing`` builds a Dask graph for the mathematics.
+A sweep is one graph. Each task has a range of rows (cut at group boundaries if a step needs whole
+groups), reads its blocks one at a time, accumulates in float64 and returns one partial sum of k×k
+numbers; the partial sums are added up as a tree. If a block of X is a plain read, from Zarr for
+example, the task reads it itself: it needs memory for a few blocks and k×k arrays, whatever the
+number of rows. Other arrays (results of a computation, data persisted on the cluster) are ordinary
+dependencies of the tasks.
 
-A sweep is one graph. Each task owns a row range (cut at group boundaries where a step needs whole
-groups), goes through its blocks one at a time, accumulates in float64 and returns one k×k partial;
-partials are summed as a tree. Where a block of X is a plain read (Zarr, say), the task reads it
-itself, so that memory is a block and a few k×k whatever the number of rows; other arrays (results
-of a computation, data persisted on the cluster) come in as ordinary dependencies.
-
-In Dask's dashboard the third read of a fit is ``sweep-3`` (or ``survey``, ``gram``, ``residuals``),
-``merge-3`` sums it up, and ``constants-3`` is what its tasks share.
+In the dashboard of Dask the third read of a fit is ``sweep-3`` (or ``survey-3``, ``gram-3``,
+``residuals-3``), ``merge-3`` adds up its partial sums, and ``constants-3`` is shared by its tasks.
 """
 
 from __future__ import annotations
@@ -54,8 +53,8 @@ __all__ = [
     "compute",
     "count_tasks",
     "lazy_leave_out",
-    "read_speed",
-    "rows_held",
+    "max_rows_in_memory",
+    "measure_read_speed",
     "sample_rows",
     "select_rows",
     "take_rows",
@@ -63,28 +62,28 @@ __all__ = [
 
 
 TASK_PRODUCTS = 3e10
-"""Multiply-adds worth one task, about a second of one core."""
+"""Multiply-adds of one task: about one second of one core."""
 
 FAN_IN = 2
-"""Partials summed in one task of the tree: few, since a worker holds them all (k×k each)."""
+"""Partial sums added up by one task of the tree: few, as a worker holds all of them (k×k each)."""
 
 MAX_GROUP_BYTES = 1 << 28
-"""A task holds whole groups of up to this size; larger ones are swept twice a step."""
+"""Maximum size of a group that a task holds as a whole; larger groups are read twice per step."""
 
-GIVEN_BYTES = 1 << 26
-"""Rows of one task, in bytes, where its blocks are given and not read one by one."""
+DEPENDENCY_BYTES = 1 << 26
+"""Size of the rows of one task if its blocks are dependencies, not read one by one."""
 
-BLOCKS_HELD = 2 + READ_AHEAD
-"""Blocks that a task has in memory: a batch may lie across two, and the next are being read."""
+BLOCKS_IN_MEMORY = 2 + READ_AHEAD
+"""Blocks in the memory of a task: a batch may span two, and the next ones are being read."""
 
 
 def _run_task(
-    function: Sealed, task: Sealed, reads: Sealed, source: Sealed | None, *given: Features
+    function: Sealed, task: Sealed, reads: Sealed, source: Sealed | None, *dependencies: Features
 ) -> Any:
     keep_freed_memory()
     rows: TaskRows = task.value
-    makers = row_makers(reads.value, source.value if source else {}, given, rows.keep)
-    blocks = (make() for make in makers) if given else ahead(makers)
+    makers = row_makers(reads.value, source.value if source else {}, dependencies, rows.keep)
+    blocks = (make() for make in makers) if dependencies else ahead(makers)
     with own_blas_threads():
         batches = whole_batches(blocks, rows.ends, rows.limit)
         return function.value(batches, rows.rows, rows.start)
@@ -97,26 +96,44 @@ def _merge(*parts: Any) -> Any:
 def _map_tasks(
     name: str, constants: str, function: TaskFunction, tasks: list[TaskRows], blocks: Blocks
 ) -> list[Delayed]:
-    """One lazy call of ``function`` a task. The function, with its constants, is one object."""
+    """One lazy call of ``function`` per task; the function with its constants is one object."""
     shared = dask.delayed(Sealed(function), name=(constants, token()))
     arguments = []
     for rows in tasks:
-        reads, given = blocks.of(rows.start, rows.stop)
-        arguments.append((shared, Sealed(rows), reads, blocks.source, *given))
+        reads, dependencies = blocks.of(rows.start, rows.stop)
+        arguments.append((shared, Sealed(rows), reads, blocks.source, *dependencies))
     return lazy_calls(name, _run_task, arguments)
 
 
 def _tree(name: str, parts: list[Delayed], merge: Callable[..., Any]) -> Delayed:
-    """The lazy total of lazy parts, FAN_IN at a time."""
+    """The lazy total of lazy parts, merged FAN_IN at a time."""
     while len(parts) > 1:
         pairs = [tuple(parts[start : start + FAN_IN]) for start in range(0, len(parts), FAN_IN)]
-        alone = pairs.pop() if len(pairs[-1]) == 1 else ()
-        parts = [*lazy_calls(name, merge, pairs), *alone]
+        single = pairs.pop() if len(pairs[-1]) == 1 else ()
+        parts = [*lazy_calls(name, merge, pairs), *single]
     return parts[0]
 
 
 class DaskSweeps(RowSweeps):
-    """Fused sweeps over a dask array of rows."""
+    """Sweeps over a dask array of rows.
+
+    Parameters
+    ----------
+    X : dask array of shape (N, k)
+        Features.
+    rows : Rows
+        Classes, weights and groups of all rows.
+    arithmetic : Arithmetic
+        Precision and offset of the products.
+    groups : array of int, optional
+        Groups to sweep over, which are renumbered in this order. By default all groups.
+    blocks : Blocks, optional
+        Row blocks of X, if they are known already.
+    numbers : iterator of int, optional
+        Numbers of the sweeps, for their names in the dashboard.
+    listener : callable, optional
+        Called with the progress of each sweep.
+    """
 
     def __init__(
         self,
@@ -128,10 +145,6 @@ class DaskSweeps(RowSweeps):
         numbers: Iterator[int] | None = None,
         listener: Listener | None = None,
     ) -> None:
-        """``groups`` are the groups of ``rows`` to sweep over, renumbered in that order.
-
-        ``numbers`` are given to the sweeps in turn; ``listener`` is told how far each of them is.
-        """
         self.X = X
         self.all_rows = rows
         self.arithmetic = arithmetic
@@ -150,11 +163,11 @@ class DaskSweeps(RowSweeps):
 
     @property
     def rows(self) -> Rows:  # type: ignore[override]
-        """Rows of the groups swept over, in the order of X."""
+        """Rows of the groups to sweep over, in the order of X."""
         return self.all_rows.select(self.groups)[1]
 
     def _tasks(self, *, whole_groups: bool) -> list[TaskRows]:
-        # Where groups are adjacent, tasks of whole groups serve every sweep.
+        # If groups are adjacent, tasks of whole groups serve every sweep.
         whole = whole_groups or self.whole_groups
         if whole not in self._layouts:
             self._layouts[whole] = cut_tasks(
@@ -170,13 +183,13 @@ class DaskSweeps(RowSweeps):
     def _run(self, name: str, function: TaskFunction, *, whole_groups: bool) -> Any:
         tasks = self._tasks(whole_groups=whole_groups)
         number = next(self._numbers)
-        named = f"{name}-{number}"
-        parts = _map_tasks(named, f"constants-{number}", function, tasks, self._blocks)
-        watch = self._listener and Watch(self._listener, named, [part.key for part in parts])
+        label = f"{name}-{number}"
+        parts = _map_tasks(label, f"constants-{number}", function, tasks, self._blocks)
+        watch = self._listener and Watch(self._listener, label, [part.key for part in parts])
         (result,) = compute(_tree(f"merge-{number}", parts, _merge), watch=watch)
         return result
 
-    def restricted(self, groups: Index) -> DaskSweeps:
+    def select_groups(self, groups: Index) -> DaskSweeps:
         return DaskSweeps(
             self.X,
             self.all_rows,
@@ -187,16 +200,17 @@ class DaskSweeps(RowSweeps):
             self._listener,
         )
 
-    def loaded(self, groups: Index) -> NumpySweeps:
-        place, rows = self.all_rows.select(self.groups[groups])
-        return NumpySweeps(take_rows(self.X, place), rows, self.arithmetic)
+    def load_groups(self, groups: Index) -> NumpySweeps:
+        index, rows = self.all_rows.select(self.groups[groups])
+        return NumpySweeps(take_rows(self.X, index), rows, self.arithmetic)
 
 
 def count_tasks(n_rows: int, n_features: int, n_threads: int) -> int:
-    """Tasks of a sweep: about TASK_PRODUCTS each, with rows enough that a k×k partial is cheap.
+    """Number of tasks of a sweep.
 
-    A whole number of rounds for the threads at hand, so that none idles in the last one; on a
-    cluster with more threads than such tasks smaller ones, of k rows at least.
+    A task has about TASK_PRODUCTS multiply-adds, and enough rows that its k×k partial sum is
+    cheap. The number of tasks is a multiple of ``n_threads``, so that no thread is idle at the
+    end. On a cluster with more threads than such tasks, tasks are smaller, of at least k rows.
     """
     rows = max(TASK_PRODUCTS / (1.5 * n_features**2), 4 * n_features, 256)
     if n_rows <= rows:
@@ -206,17 +220,17 @@ def count_tasks(n_rows: int, n_features: int, n_threads: int) -> int:
 
 
 def _count_tasks(X: da.Array, blocks: Blocks) -> int:
-    """As :func:`count_tasks`; more where a task is given its blocks all at once."""
+    """Number of tasks for an array: more if the blocks of a task are its dependencies."""
     n_tasks = count_tasks(X.shape[0], X.shape[1], n_threads())
-    return n_tasks if blocks.readable else max(n_tasks, -(-X.nbytes // GIVEN_BYTES))
+    return n_tasks if blocks.readable else max(n_tasks, -(-X.nbytes // DEPENDENCY_BYTES))
 
 
-def rows_held(X: da.Array) -> int:
-    """Rows that a task holds at a time: a few blocks, or all it is given."""
+def max_rows_in_memory(X: da.Array) -> int:
+    """Number of rows that a task has in memory at a time: a few blocks, or all its dependencies."""
     largest = int(max(X.chunks[0]))
     if Blocks(X).readable:
-        return BLOCKS_HELD * largest
-    return max(GIVEN_BYTES // (X.shape[1] * X.dtype.itemsize), 1) + largest
+        return BLOCKS_IN_MEMORY * largest
+    return max(DEPENDENCY_BYTES // (X.shape[1] * X.dtype.itemsize), 1) + largest
 
 
 class DaskOracle(FeatureOracle):
@@ -272,9 +286,18 @@ def _add(*parts: Array) -> Array:
 
 
 def lazy_leave_out(X: da.Array, rows: Rows, sweep: Sweep) -> da.Array:
-    """(N, t) lazy predictions with the row's whole group left out.
+    """(N, t) lazy predictions for each row of the model fitted without the row's group.
 
-    Scattered groups are gathered by a shuffle first: then the cluster holds X once.
+    Scattered groups are gathered by a shuffle first, for which the cluster holds X once.
+
+    Parameters
+    ----------
+    X : dask array of shape (N, k)
+        Features.
+    rows : Rows
+        Classes, weights and groups of the rows.
+    sweep : Sweep
+        Projection, noise and redundancy of the fitted model.
     """
     order = None if is_adjacent(rows.groups) else np.argsort(rows.groups, kind="stable")
     if order is not None:
@@ -286,20 +309,20 @@ def lazy_leave_out(X: da.Array, rows: Rows, sweep: Sweep) -> da.Array:
         blocks.bounds,
         whole_groups=True,
         n_tasks=_count_tasks(X, blocks),
-        limit=sweep.project.arithmetic.batch_rows(X.shape[1]),
+        limit=sweep.projection.arithmetic.batch_rows(X.shape[1]),
     )
-    lazy = _map_tasks("leave-out", "constants", sweep.predict, tasks, blocks)
-    found = da.concatenate(
+    lazy = _map_tasks("leave-out", "constants", sweep.predict_left_out, tasks, blocks)
+    predictions = da.concatenate(
         [
             da.from_delayed(part, (task.stop - task.start, rows.n_targets), dtype=np.float64)
             for part, task in zip(lazy, tasks, strict=True)
         ]
     )
-    return found if order is None else found[np.argsort(order)]
+    return predictions if order is None else predictions[np.argsort(order)]
 
 
-def read_speed(X: da.Array) -> float | None:
-    """Decoded bytes a second and thread, from reading a few blocks; None where X is no store."""
+def measure_read_speed(X: da.Array) -> float | None:
+    """Decoded bytes per second and thread, from reading a few blocks; None if X is not stored."""
     threads = n_threads()
     if not Blocks(X).readable:
         return None

@@ -1,4 +1,4 @@
-"""Arithmetic on one batch of rows in memory. NumPy and BLAS only; no scheduler is known here."""
+"""Arithmetic on one batch of rows in memory, with NumPy and BLAS only."""
 
 from __future__ import annotations
 
@@ -25,31 +25,37 @@ __all__ = [
 ]
 
 SUM_ROWS = 4096
-"""Rows whose float32 products are summed in float32; beyond, sums are float64."""
+"""Number of rows whose float32 products are summed in float32; larger sums are float64."""
 
 MIN_BATCH_ROWS = 1024
-"""Rows of a batch at least: from here on the triangular product is at its full speed."""
+"""Minimum number of rows of a batch: from here on the triangular product has its full speed."""
 
 BATCH_BYTES = 4 << 20
-"""Size of a batch: the passes over it (centre, judge, scale, multiply) find it in the cache."""
+"""Size of a batch: it stays in the cache while it is centred, predicted, scaled and multiplied."""
 
 SPARSE_SHARE = 0.75
-"""Where fewer rows than this carry weight, the others are left out of the products."""
+"""If a smaller share of the rows has weight, the others are left out of the products."""
 
 
 def batch_rows(n_features: int, itemsize: int) -> int:
-    """Rows to work on at a time (``benchmarks/blocks.py`` shows why)."""
+    """Number of rows of a batch (``benchmarks/blocks.py`` measures why)."""
     return int(np.clip(BATCH_BYTES // (n_features * itemsize), MIN_BATCH_ROWS, SUM_ROWS))
 
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """How products are formed.
+    """Precision and offset of the products.
 
-    float32 rows are multiplied in float32 after subtracting ``offset`` (about the column means,
-    exactly representable in float32), and summed in float64 over batches; the offset is put back
-    by exact float64 algebra. A large common mean then costs no digits.
-    float64 rows need no offset.
+    float32 rows are multiplied in float32 after subtraction of ``offset``, and summed in float64
+    over batches. The offset is added again by exact float64 algebra, so that a large common mean
+    costs no digits. float64 rows need no offset.
+
+    Attributes
+    ----------
+    dtype : numpy.dtype
+        Type of the products, float32 or float64.
+    offset : array of shape (k,) or None
+        About the column means, exactly representable in float32.
     """
 
     dtype: np.dtype[Any]
@@ -57,17 +63,19 @@ class Arithmetic:
 
     @property
     def name(self) -> str:
+        """Name for display."""
         return f"{self.dtype.name}, centred" if self.offset is not None else self.dtype.name
 
     def batch_rows(self, n_features: int) -> int:
+        """Number of rows of a batch."""
         return batch_rows(n_features, self.dtype.itemsize)
 
 
 class Workspace:
-    """The buffer of one task, used again for every batch.
+    """The buffer of one task, reused for every batch.
 
-    Fresh memory costs a page fault every 4 kB: in a worker process, which hands freed memory
-    back at once, that was a fifth of a sweep.
+    New memory costs a page fault every 4 kB. In a worker process, which returns freed memory at
+    once, that took a fifth of the time of a sweep.
     """
 
     def __init__(self, arithmetic: Arithmetic) -> None:
@@ -75,11 +83,11 @@ class Workspace:
         self._batch = np.empty((0, 0), dtype=arithmetic.dtype)
 
     def load(self, pieces: Sequence[Features]) -> Features:
-        """A batch as C-contiguous, centred rows; valid until the next load."""
+        """(n, k) centred rows in C order from the pieces of a batch; valid until the next load."""
         rows, k = sum(map(len, pieces)), pieces[0].shape[1]
         if len(self._batch) < rows:
-            most = max(rows, self.arithmetic.batch_rows(k))
-            self._batch = np.empty((most, k), dtype=self.arithmetic.dtype)
+            capacity = max(rows, self.arithmetic.batch_rows(k))
+            self._batch = np.empty((capacity, k), dtype=self.arithmetic.dtype)
         offset = self.arithmetic.offset
         start = 0
         for piece in pieces:
@@ -87,7 +95,7 @@ class Workspace:
             if offset is None:
                 part[...] = piece
             else:
-                # Cast first where the store is narrower: the offset must not be rounded to it.
+                # Cast first if the stored type is narrower: the offset must not be rounded to it.
                 wide = piece.astype(part.dtype, copy=False)
                 np.subtract(wide, offset.astype(part.dtype), out=part)
             start += len(piece)
@@ -96,12 +104,20 @@ class Workspace:
 
 @dataclass
 class MomentSums:
-    """float64 sums over rows for :class:`~gpgc_dask.gp.evidence.Moments`, as they travel.
+    """float64 sums over rows for :class:`~gpgc_dask.gp.evidence.Moments`, as tasks return them.
 
-    ``gram`` is one triangle of Fᵀ P F in LAPACK's rectangular full packed form, (k(k+1)/2,): half
-    the memory and half the traffic, and sums of it are plain sums. The last column of ``cross`` and
-    ``totals`` belongs to a target that is 1 everywhere: with it the offset is undone exactly in
-    :meth:`finish`.
+    Attributes
+    ----------
+    gram : array of shape (k(k+1)/2,)
+        One triangle of Fᵀ P F in LAPACK's rectangular full packed form: half the memory and half
+        the traffic, and adding it is plain addition.
+    cross : array of shape (k, t + 1)
+        Fᵀ P Y. The last column belongs to a target that is 1 everywhere, with which
+        :meth:`finish` reverses the offset exactly.
+    totals : array of shape (t + 1,)
+        Sums of P Y, with the same last column.
+    yy : float
+        tr Yᵀ P Y.
     """
 
     gram: Array
@@ -111,7 +127,7 @@ class MomentSums:
 
     @classmethod
     def merge(cls, parts: Sequence[MomentSums]) -> MomentSums:
-        """The sum of the parts. They stay as they are: a scheduler may hand them out again."""
+        """The sum of the parts, which are not changed: a scheduler may use them again."""
         first, *rest = parts
         total = cls(first.gram.copy(), first.cross.copy(), first.totals.copy(), first.yy)
         for part in rest:
@@ -127,12 +143,13 @@ class MomentSums:
         return fill_upper(lower)
 
     def column_variance(self) -> Array:
-        """(k,) weighted variance of each feature, whatever the offset."""
+        """(k,) weighted variance of each feature."""
         weight = max(float(self.totals[-1]), 1e-300)
         mean = self.cross[:, -1] / weight
         return np.maximum(np.diagonal(self.matrix()) / weight - mean**2, 0.0)
 
     def finish(self, arithmetic: Arithmetic) -> Moments:
+        """The moments of the rows without the offset of ``arithmetic``."""
         gram, cross, column = self.matrix(), self.cross[:, :-1], self.cross[:, -1]
         m = arithmetic.offset
         if m is not None:
@@ -146,8 +163,8 @@ class MomentSums:
 class Accumulator:
     """Sums weighted moments over the batches of one task.
 
-    BLAS's symmetric product adds a batch to one triangle in place; float32 triangles are moved to
-    the float64 sum every SUM_ROWS rows.
+    A symmetric product of BLAS adds a batch to one triangle in place. float32 triangles are added
+    to the float64 sum every SUM_ROWS rows.
     """
 
     def __init__(self, n_features: int, n_targets: int, dtype: np.dtype[Any]) -> None:
@@ -160,7 +177,7 @@ class Accumulator:
         self._sums = MomentSums(packed, np.zeros((n_features, width)), np.zeros(width))
 
     def add(self, A: Features, weight: Array, targets: Array) -> None:
-        """Add loaded rows, which are overwritten. Negative weights take rows away again."""
+        """Add loaded rows, which are overwritten. Negative weights subtract rows."""
         rhs = np.column_stack([targets, np.ones(len(A))])
         self._sums.totals += weight @ rhs
         self._sums.yy += float(weight @ (targets**2).sum(1))
@@ -198,11 +215,23 @@ class Accumulator:
 
 
 class Projection:
-    """Rows to f = F μ, to leverages v = φᵀVφ, and to Z = F Tᵀ, in the arithmetic of the fit.
+    """Maps rows to f = F μ, to leverages v = φᵀVφ, and to Z = F Tᵀ, in a given arithmetic.
 
-    It travels to the workers once a sweep; casts are made on arrival. ``directions`` (k, m) are
-    random z ~ N(0, V)/√m, so that v ≈ ‖φᵀz‖² for m products instead of k/2; None asks for exact
-    leverages. T is left behind where only directions are asked for.
+    It is sent to the workers once per sweep and cast there.
+
+    Parameters
+    ----------
+    post : Posterior
+        Posterior of the weights.
+    arithmetic : Arithmetic
+        Precision and offset of the products.
+    mean : array of shape (k, t), optional
+        Weights instead of the posterior mean.
+    directions : array of shape (k, m), optional
+        Random z ~ N(0, V)/√m: v ≈ ‖φᵀz‖² takes m products instead of k/2. By default leverages
+        are exact.
+    keep_factor : bool, default True
+        Whether rows will be whitened although there are ``directions``. Otherwise T is not sent.
     """
 
     def __init__(
@@ -212,23 +241,24 @@ class Projection:
         *,
         mean: Array | None = None,
         directions: Array | None = None,
-        whitens: bool = True,
+        keep_factor: bool = True,
     ) -> None:
         self.arithmetic = arithmetic
         self.mu = post.mu if mean is None else mean
         self.directions = directions
-        self.T = post.T if whitens or directions is None else None
+        self.T = post.T if keep_factor or directions is None else None
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: self.__dict__[name] for name in ("arithmetic", "mu", "directions", "T")}
 
     @property
     def exact(self) -> bool:
+        """Whether leverages are exact."""
         return self.directions is None
 
     @cached_property
     def _columns(self) -> tuple[Features, Array]:
-        """What rows are multiplied with to judge them, and the offset's part of the product."""
+        """The columns to multiply rows by, and the part of the product from the offset."""
         columns = self.mu if self.directions is None else np.hstack([self.mu, self.directions])
         m = self.arithmetic.offset
         shift = np.zeros(columns.shape[1]) if m is None else m @ columns
@@ -246,33 +276,33 @@ class Projection:
     @property
     def _factor(self) -> Array:
         if self.T is None:
-            raise InputError("this sweep did not ask for whitened rows")
+            raise InputError("whitened rows need a projection with keep_factor=True")
         return self.T
 
     @cached_property
     def covariance(self) -> Features:
-        """(k, k) V = TᵀT in the arithmetic of the fit."""
+        """(k, k) V = TᵀT in the type of the products."""
         T = self._cast
         return T.T @ T
 
-    def judge(self, A: Features) -> tuple[Array, Array | None]:
-        """(n, t) f and (n,) estimated v from loaded rows; v is None where it is to be exact."""
+    def predict(self, A: Features) -> tuple[Array, Array | None]:
+        """(n, t) f and (n,) estimated v of loaded rows; v is None if leverages are exact."""
         columns, shift = self._columns
-        found = (A @ columns).astype(np.float64) + shift
+        product = (A @ columns).astype(np.float64) + shift
         t = self.mu.shape[1]
         if self.directions is None:
-            return found, None
-        probed = found[:, t:]
-        return found[:, :t], np.einsum("ij,ij->i", probed, probed)
+            return product, None
+        along = product[:, t:]
+        return product[:, :t], np.einsum("ij,ij->i", along, along)
 
     def whiten(self, A: Features) -> Features:
-        """(n, k) Z with ‖Zᵢ‖² = φᵢᵀVφᵢ from loaded rows, which are overwritten."""
+        """(n, k) Z with ‖Zᵢ‖² = φᵢᵀVφᵢ of loaded rows, which are overwritten."""
         multiply_triangular(self._cast, A)
         if self._shift is not None:
             A += self._shift
         return A
 
     def exact_rows(self, pieces: Sequence[Features], index: Index) -> Array:
-        """(..., k) Z in float64 of some rows, from the batch as stored."""
+        """(..., k) Z in float64 of some rows, from the stored pieces of the batch."""
         rows = np.concatenate(pieces)[index].astype(np.float64)
         return rows @ self._factor.T

@@ -1,4 +1,4 @@
-"""Where rows may be cut: group boundaries, and the row range of each task."""
+"""How rows are split into tasks and batches: at group boundaries where groups must stay whole."""
 
 from __future__ import annotations
 
@@ -16,21 +16,33 @@ __all__ = ["Batch", "TaskRows", "batch_ends", "cut_tasks", "is_adjacent", "whole
 
 
 Batch: TypeAlias = tuple[int, int, list[Features]]
-"""(start, stop, features of those rows in pieces)."""
+"""(start, stop, pieces): the features of rows [start, stop) in one or more arrays."""
 
 
 @dataclass(frozen=True)
 class TaskRows:
-    """The rows one task works on: [start, stop) of the matrix, those that ``keep`` marks."""
+    """The rows that one task works on.
+
+    Attributes
+    ----------
+    start, stop : int
+        Range [start, stop) of rows of the matrix.
+    rows : Rows
+        Classes, weights and groups of the selected rows.
+    keep : bool array of shape (stop - start,) or None
+        Selected rows of the range. None: all of them.
+    ends : array of int
+        Row numbers within ``rows`` where a batch may end.
+    limit : int
+        Maximum number of rows of a batch, except for larger groups.
+    """
 
     start: int
     stop: int
     rows: Rows
     keep: Mask | None
     ends: Index
-    """Row numbers within ``rows`` where a batch may end."""
     limit: int
-    """Rows of a batch at most, but for groups that are larger."""
 
 
 def _run_ends(groups: Index) -> Index:
@@ -39,12 +51,12 @@ def _run_ends(groups: Index) -> Index:
 
 
 def is_adjacent(groups: Index) -> bool:
-    """Whether the rows of every group stand together."""
+    """Whether the rows of every group are next to each other."""
     return len(_run_ends(groups)) == np.unique(groups).size
 
 
 def batch_ends(groups: Index, *, whole_groups: bool, limit: int) -> Index:
-    """Where a batch of at most ``limit`` rows may end."""
+    """Row numbers where a batch of at most ``limit`` rows may end."""
     if whole_groups:
         return _run_ends(groups)
     n = groups.size
@@ -60,36 +72,59 @@ def cut_tasks(
     n_tasks: int,
     limit: int,
 ) -> list[TaskRows]:
-    """Split the matrix into about ``n_tasks`` even tasks for the groups in ``selected``.
+    """Split the matrix into about ``n_tasks`` tasks of equal size.
 
-    Tasks end at group boundaries where ``whole_groups``, else at ends of blocks (``blocks`` are
-    the matrix's row block boundaries, from 0 to N). Groups are renumbered by ``selected``.
+    Parameters
+    ----------
+    rows : Rows
+        All rows of the matrix.
+    selected : array of int
+        Groups to work on, which are renumbered in this order.
+    blocks : array of int
+        Row block boundaries of the matrix, from 0 to N.
+    whole_groups : bool
+        Whether tasks end at group boundaries. Otherwise they end at block boundaries.
+    n_tasks : int
+        Number of tasks to aim at.
+    limit : int
+        Maximum number of rows of a batch.
     """
-    place, chosen = rows.select(selected)
+    index, chosen = rows.select(selected)
     allowed = _run_ends(rows.groups) if whole_groups else blocks[1:]
     wanted = np.arange(1, n_tasks) * (len(rows) / n_tasks)
     cuts = np.unique([0, *allowed[np.searchsorted(allowed, wanted)], len(rows)])
     tasks = []
     for start, stop in pairwise(cuts.tolist()):
-        low, high = np.searchsorted(place, [start, stop])
+        low, high = np.searchsorted(index, [start, stop])
         if low == high:
             continue
         part = chosen.take(slice(int(low), int(high)))
         keep = None
         if high - low < stop - start:
             keep = np.zeros(stop - start, dtype=bool)
-            keep[place[low:high] - start] = True
+            keep[index[low:high] - start] = True
         ends = batch_ends(part.groups, whole_groups=whole_groups, limit=limit)
         tasks.append(TaskRows(start, stop, part, keep, ends, limit))
     return tasks
 
 
 def whole_batches(blocks: Iterable[Features], ends: Index, limit: int) -> Iterator[Batch]:
-    """Cut a stream of row blocks into batches that end only at ``ends``.
+    """Cut a stream of row blocks into batches.
 
-    ``ends`` are the increasing row numbers where a batch may end, the last one the total. Yields
-    (start, stop, pieces) with as many whole groups as fit into ``limit`` rows, at least one. The
-    pieces are views of the blocks, more than one where a batch lies across blocks.
+    Parameters
+    ----------
+    blocks : iterable of arrays
+        Consecutive row blocks.
+    ends : array of int
+        Increasing row numbers where a batch may end; the last one is the number of rows.
+    limit : int
+        Maximum number of rows of a batch. A longer stretch between two ends is one batch.
+
+    Yields
+    ------
+    Batch
+        (start, stop, pieces) with as many rows as possible. The pieces are views of the blocks,
+        more than one if the batch spans several blocks.
     """
     begin = high = 0
     pieces: list[Features] = []
@@ -99,7 +134,7 @@ def whole_batches(blocks: Iterable[Features], ends: Index, limit: int) -> Iterat
         while begin < high:
             end = _last_end(ends, begin, limit)
             if end > high:
-                # What is in hand ends here unless the next groups still fit beside it.
+                # The batch continues in the next block.
                 pieces.append(rest)
                 break
             yield begin, end, [*pieces, block[max(begin, low) - low : end - low]]
@@ -109,7 +144,7 @@ def whole_batches(blocks: Iterable[Features], ends: Index, limit: int) -> Iterat
 
 def _last_end(ends: Index, begin: int, limit: int) -> int:
     """The furthest end within ``limit`` rows of ``begin``, or the next one if none is."""
-    place = int(np.searchsorted(ends, begin + limit, side="right")) - 1
-    if place < 0 or ends[place] <= begin:
-        place = int(np.searchsorted(ends, begin, side="right"))
-    return int(ends[place])
+    number = int(np.searchsorted(ends, begin + limit, side="right")) - 1
+    if number < 0 or ends[number] <= begin:
+        number = int(np.searchsorted(ends, begin, side="right"))
+    return int(ends[number])

@@ -1,9 +1,9 @@
-"""Leaving a whole group out, exactly: f^(−j) = y − (I − H_j P_j)⁻¹ (y − f), H_j = F_j V F_jᵀ.
+"""Exact predictions with a whole group left out, without fitting again.
 
-In the symmetric form with √p on both sides the matrix is I − H̃. Its predictions
-(:func:`leave_out_shift`) take a factorisation of it; the redundancy's moment equation asks only for
-r̃ᵀ((I − H̃)⁻¹ − I) r̃ of each group (:func:`leave_out_terms`), which a few steps of conjugate
-gradients give, without forming H̃ and without whitening a row.
+They are f^(−j) = y − (I − H_j P_j)⁻¹ (y − f) with H_j = F_j V F_jᵀ. In the symmetric form, with √p
+on both sides, the matrix is I − H̃. The predictions (:func:`leave_out_shift`) need a factorisation
+of it. The moment equation of the redundancy needs only r̃ᵀ((I − H̃)⁻¹ − I) r̃ of each group
+(:func:`leave_out_terms`): a few steps of conjugate gradients, without H̃ and without whitened rows.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from gpgc_dask.gp.oracle.kernels import Projection
 __all__ = ["leave_out_shift", "leave_out_terms"]
 
 MIN_PIVOT = 1e-3
-"""Below this pivot of I − H a float32 leave-out solve is redone in float64."""
+"""Pivot of I − H below which a float32 solve is repeated in float64."""
 
 JITTER = 1e-10
-"""Added to I − H where a group determines the model alone to all of float64's digits."""
+"""Added to I − H if one group alone determines the model to all digits of float64."""
 
 COLUMNS_AT_ONCE = 32
-"""Groups × targets whose products with V are formed as one."""
+"""Number of groups × targets that are multiplied by V in one product."""
 
 MAX_STEPS = 30
-"""Steps of conjugate gradients after which I − H counts as nearly singular and is factorised."""
+"""Steps of conjugate gradients after which I − H is taken for nearly singular and factorised."""
 
 STEP_TOLERANCE = {4: 1e-5, 8: 1e-12}
-"""Relative gain of a step, by bytes of the products' numbers, at which the solve is done."""
+"""Relative gain of a step at which the solve is done, by bytes per number of the products."""
 
 
 def _solve_leave_out(Z: Features, root: Array, r: Array) -> tuple[Array, float]:
-    """q̃ = (I − H̃)⁻¹ r̃ for groups of one size: Z (g, n, k), root √p (g, n), r (g, n, t).
+    """Solve q̃ = (I − H̃)⁻¹ r̃ for g groups of one size: Z (g, n, k), root √p (g, n), r (g, n, t).
 
     Returns the shift f − f^(−j) of every row (g, n, t) and the smallest pivot.
     """
@@ -67,22 +67,36 @@ def leave_out_shift(
     residual: Array,
     starts: Index,
     pieces: Sequence[Features],
-    project: Projection,
+    projection: Projection,
 ) -> Array:
-    """f − f^(−j) of every row when its whole group is left out, (n, t).
+    """(n, t) difference f − f^(−j) of every row of a batch with its group left out.
 
-    Solved in rows or in features, whichever is smaller. Groups start at ``starts``.
+    The systems are solved in rows or in features, whichever are fewer.
+
+    Parameters
+    ----------
+    Z : array of shape (n, k)
+        Whitened rows of the batch.
+    precision : array of shape (n,)
+        Precision p of each row.
+    residual : array of shape (n, t)
+        y − f of each row.
+    starts : array of int
+        Position of the first row of each group.
+    pieces : sequence of arrays
+        The rows as stored.
+    projection : Projection
+        Used to whiten rows in float64 if float32 is not good enough.
     """
     sizes = np.diff(np.append(starts, len(Z)))
     root = np.sqrt(precision)
     shift = np.empty(residual.shape)
     for size in np.unique(sizes):
         index = starts[sizes == size][:, None] + np.arange(size)
-        found, pivot = _solve_leave_out(Z[index], root[index], residual[index])
+        shift[index], pivot = _solve_leave_out(Z[index], root[index], residual[index])
         if pivot < MIN_PIVOT and Z.dtype != np.float64:
-            exact = project.exact_rows(pieces, index)
-            found, _ = _solve_leave_out(exact, root[index], residual[index])
-        shift[index] = found
+            exact = projection.exact_rows(pieces, index)
+            shift[index], _ = _solve_leave_out(exact, root[index], residual[index])
     return shift
 
 
@@ -92,48 +106,55 @@ def leave_out_terms(
     residual: Array,
     starts: Index,
     pieces: Sequence[Features],
-    project: Projection,
+    projection: Projection,
     *,
     whitened: bool,
 ) -> Array:
     """(groups,) Σ p (y − f)·(f − f^(−j)) of each group of a batch.
 
-    ``rows`` are the batch's whitened rows Z, or its loaded rows; then H is applied by V.
+    Parameters
+    ----------
+    rows : array of shape (n, k)
+        Whitened rows Z of the batch, or its loaded rows. H is then applied with V.
+    precision, residual, starts, pieces, projection
+        As in :func:`leave_out_shift`.
+    whitened : bool
+        Whether ``rows`` are whitened.
     """
     ends = np.append(starts[1:], len(rows))
     t = residual.shape[1]
     at_once = max(COLUMNS_AT_ONCE // t, 1)
-    found = np.empty(len(starts))
+    result = np.empty(len(starts))
     for first in range(0, len(starts), at_once):
         own = slice(first, first + at_once)
         low, high = int(starts[own][0]), int(ends[own][-1])
         root = np.sqrt(precision[low:high])
         sizes = (ends - starts)[own]
-        apply = _operator(rows[low:high], root, np.cumsum(sizes), t, project, whitened)
+        apply = _operator(rows[low:high], root, np.cumsum(sizes), t, projection, whitened)
         local = np.repeat(np.arange(sizes.size), sizes)
         rhs = residual[low:high] * root[:, None]
-        found[own], singular = _gradients(apply, rhs, local, rows.dtype.itemsize)
+        result[own], singular = _conjugate_gradients(apply, rhs, local, rows.dtype.itemsize)
         for number in np.flatnonzero(singular) + first:
             group = slice(int(starts[number]), int(ends[number]))
             index = np.arange(group.start, group.stop)[None]
             shift, _ = _solve_leave_out(
-                project.exact_rows(pieces, index),
+                projection.exact_rows(pieces, index),
                 np.sqrt(precision[group])[None],
                 residual[group][None],
             )
-            found[number] = float((precision[group, None] * residual[group] * shift[0]).sum())
-    return found
+            result[number] = float((precision[group, None] * residual[group] * shift[0]).sum())
+    return result
 
 
 def _operator(
-    rows: Features, root: Array, ends: Index, t: int, project: Projection, whitened: bool
+    rows: Features, root: Array, ends: Index, t: int, projection: Projection, whitened: bool
 ) -> Callable[[Array], Array]:
-    """q (n, t) -> H̃ q, each group by itself; groups end at ``ends``.
+    """The function q (n, t) -> H̃ q for groups that end at ``ends``.
 
-    A product a group, whose rows are in the cache then, is far quicker than one of all rows with a
-    column for each group.
+    One product per group, whose rows are then in the cache, is much faster than one product of all
+    rows with one column per group.
     """
-    m = None if whitened else project.arithmetic.offset
+    m = None if whitened else projection.arithmetic.offset
     inner = np.empty((rows.shape[1], ends.size * t), dtype=rows.dtype, order="F")
     groups = [
         (slice(start, stop), slice(number * t, number * t + t))
@@ -150,25 +171,24 @@ def _operator(
             starts = [own.start for own, _ in groups]
             inner[...] += np.multiply.outer(m, np.add.reduceat(weighted, starts).ravel())
         if not whitened:
-            middle = project.covariance @ inner
-        found = np.empty_like(q)
+            middle = projection.covariance @ inner
+        result = np.empty_like(q)
         for own, columns in groups:
-            found[own] = rows[own] @ middle[:, columns]
+            result[own] = rows[own] @ middle[:, columns]
         if m is not None:
             shift = (m @ middle).reshape(-1, t)
-            found += np.repeat(shift, np.diff(ends, prepend=0), axis=0)
-        return root[:, None] * found
+            result += np.repeat(shift, np.diff(ends, prepend=0), axis=0)
+        return root[:, None] * result
 
     return apply
 
 
-def _gradients(
+def _conjugate_gradients(
     apply: Callable[[Array], Array], rhs: Array, local: Index, itemsize: int
 ) -> tuple[Array, Mask]:
-    """(groups,) r̃ᵀ((I − H̃)⁻¹ − I) r̃ by conjugate gradients, and which did not converge.
+    """(groups,) r̃ᵀ((I − H̃)⁻¹ − I) r̃ by conjugate gradients, and which groups did not converge.
 
-    Conjugate gradients' own sum Σ α‖residual‖² converges to r̃ᵀ(I − H̃)⁻¹r̃ twice as fast as its
-    solution does.
+    The sum Σ α‖residual‖² over the steps converges to r̃ᵀ(I − H̃)⁻¹r̃ twice as fast as the solution.
     """
     n_groups = int(local[-1]) + 1
 
@@ -178,22 +198,24 @@ def _gradients(
     residual, direction = rhs.copy(), rhs.copy()
     square = start = dot(rhs, rhs)
     total = np.zeros(n_groups)
-    live = start > 0
+    active = start > 0
     singular = np.zeros(n_groups, dtype=bool)
     for _ in range(MAX_STEPS):
         product = direction - apply(direction)
         curvature = dot(direction, product)
-        singular |= live & (curvature <= MIN_PIVOT * dot(direction, direction))
-        live = live & ~singular
-        alpha = np.divide(square, curvature, out=np.zeros(n_groups), where=live)
+        singular |= active & (curvature <= MIN_PIVOT * dot(direction, direction))
+        active = active & ~singular
+        alpha = np.divide(square, curvature, out=np.zeros(n_groups), where=active)
         gain = alpha * square
         total += gain
-        live = live & (gain > STEP_TOLERANCE[itemsize] * np.maximum(total - start, 1e-6 * start))
-        if not live.any():
+        active = active & (
+            gain > STEP_TOLERANCE[itemsize] * np.maximum(total - start, 1e-6 * start)
+        )
+        if not active.any():
             break
         residual = residual - alpha[local, None] * product
         new = dot(residual, residual)
-        beta = np.divide(new, square, out=np.zeros(n_groups), where=live)
+        beta = np.divide(new, square, out=np.zeros(n_groups), where=active)
         direction = residual + beta[local, None] * direction
         square = new
-    return total - start, singular | live
+    return total - start, singular | active

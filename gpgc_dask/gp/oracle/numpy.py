@@ -1,4 +1,4 @@
-"""The oracle over rows in memory."""
+"""The oracle for rows in memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["NumpyOracle", "NumpySweeps"]
 
 
 PARALLEL_PRODUCTS = 2e8
-"""Multiply-adds of a Gram from which a sweep is worth several threads."""
+"""Multiply-adds of a Gram product from which on a sweep uses several threads."""
 
 
 class NumpyOracle(FeatureOracle):
@@ -59,23 +59,34 @@ class NumpyOracle(FeatureOracle):
         return np.concatenate([((F @ T.T) ** 2).sum(1) for _, F in self._batches()])
 
 
-def _until(in_vain: threading.Event, batches: Iterator[Batch]) -> Iterator[Batch]:
-    """The batches, as long as anybody waits for what becomes of them."""
+def _until(cancelled: threading.Event, batches: Iterator[Batch]) -> Iterator[Batch]:
+    """The batches; raise a CancelledError as soon as the sweep is cancelled."""
     for batch in batches:
-        if in_vain.is_set():
+        if cancelled.is_set():
             raise CancelledError
         yield batch
 
 
 class NumpySweeps(RowSweeps):
-    """Fused sweeps over a NumPy matrix. Rows of scattered groups are gathered batch by batch."""
+    """Sweeps over a NumPy matrix. Rows of scattered groups are gathered batch by batch.
+
+    Parameters
+    ----------
+    F : array of shape (N, k)
+        Features.
+    rows : Rows
+        Classes, weights and groups of the rows.
+    arithmetic : Arithmetic
+        Precision and offset of the products.
+    order : array of int, optional
+        Rows of F to use, in the order of ``rows``. By default all rows.
+    """
 
     whole_groups = True
 
     def __init__(
         self, F: Features, rows: Rows, arithmetic: Arithmetic, order: Index | None = None
     ) -> None:
-        """``order`` lists the rows of F to use, in the order of ``rows``; None is all of them."""
         self.F = F
         self.arithmetic = arithmetic
         self.n_features = F.shape[1]
@@ -95,30 +106,30 @@ class NumpySweeps(RowSweeps):
         return parts[0] if len(parts) == 1 else type(parts[0]).merge(parts)
 
     def map_rows(self, function: TaskFunction) -> Array:
-        """A row-wise task function over whole groups, in the order of F."""
-        found = np.concatenate(self._map(function, whole_groups=True))
+        """Results of a row-wise task function over whole groups, in the order of F."""
+        values = np.concatenate(self._map(function, whole_groups=True))
         if self.order is None:
-            return found
-        placed = np.empty_like(found)
-        placed[self.order] = found
-        return placed
+            return values
+        ordered = np.empty_like(values)
+        ordered[self.order] = values
+        return ordered
 
     def _map(self, function: TaskFunction, *, whole_groups: bool) -> list[Any]:
-        """The task function on a share of the rows for each core."""
+        """Results of a task function that runs on a share of the rows per core."""
         n, k = len(self.rows), self.n_features
         cores = blas_threads() if n * k * k > PARALLEL_PRODUCTS else 1
         ends = batch_ends(self.rows.groups, whole_groups=whole_groups, limit=self._limit)
         wanted = np.arange(1, cores) * (n / cores)
         cuts = np.unique([0, *ends[np.searchsorted(ends, wanted)], n])
-        in_vain = threading.Event()
+        cancelled = threading.Event()
 
         def run(share: tuple[int, int]) -> Any:
             start, stop = share
             inside = ends[(ends > start) & (ends <= stop)] - start
             rows = self.rows.take(slice(start, stop))
-            return function(_until(in_vain, self._batches(start, stop, inside)), rows, start)
+            return function(_until(cancelled, self._batches(start, stop, inside)), rows, start)
 
-        return map_threads(run, pairwise(cuts.tolist()), in_vain)
+        return map_threads(run, pairwise(cuts.tolist()), cancelled)
 
     def _batches(self, start: int, stop: int, ends: Index) -> Iterator[Batch]:
         if self.order is None:
@@ -127,9 +138,9 @@ class NumpySweeps(RowSweeps):
             for low, high, index in whole_batches([self.order[start:stop]], ends, self._limit):
                 yield low, high, [self.F[index[0]]]
 
-    def restricted(self, groups: Index) -> NumpySweeps:
-        place, rows = self.rows.select(groups)
-        order = place if self.order is None else self.order[place]
+    def select_groups(self, groups: Index) -> NumpySweeps:
+        index, rows = self.rows.select(groups)
+        order = index if self.order is None else self.order[index]
         return NumpySweeps(self.F, rows, self.arithmetic, order)
 
-    loaded = restricted
+    load_groups = select_groups

@@ -1,4 +1,4 @@
-"""What the arithmetic of the products costs the evidence."""
+"""Error of the evidence that the arithmetic of the products causes."""
 
 from __future__ import annotations
 
@@ -19,43 +19,56 @@ PROBES = 8
 
 @dataclass(frozen=True)
 class PrecisionProbe:
-    """What the arithmetic of the products costs the evidence, seen on a sample of rows.
+    """Estimate of the error of the evidence that rounding in the products causes.
 
-    Errors ΔG and Δb of the moments change ½ ln|B| by ½ tr(V ΔG) and the fit by ½ μᵀΔGμ − μᵀΔb: so
-    a few z ~ N(0, V), and μ, tell the cost without a Gram in float64.
+    Attributes
+    ----------
+    sample : array of shape (n, k)
+        Features of some rows.
+    rows : Rows
+        Classes, weights and groups of these rows.
+    arithmetic : Arithmetic
+        Arithmetic of the products.
+
+    Notes
+    -----
+    Errors ΔG and Δb of the moments change ½ ln|B| by ½ tr(V ΔG) and the data fit by
+    ½ μᵀΔGμ − μᵀΔb. A few z ~ N(0, V), and μ, give an estimate without a float64 Gram matrix.
     """
 
     sample: Features
     rows: Rows
     arithmetic: Arithmetic
 
-    def nats(self, post: Posterior, log_noise: Array, redundancy: float) -> float:
-        """Error of the evidence that the sample's products make at a posterior."""
+    def sample_error(self, post: Posterior, log_noise: Array, redundancy: float) -> float:
+        """Error of the evidence in nats from the products of the sample at a posterior."""
         if self.arithmetic.dtype == np.float64 or not len(self.sample):
             return 0.0
         precision = self.rows.precision(log_noise, redundancy)
         targets, exact = self.rows.targets(), self.sample.astype(np.float64)
-        found = self._moments(precision, targets)
+        moments = self._moments(precision, targets)
 
         def gram_errors(columns: Array) -> Array:
-            forms = np.einsum("ip,ip->p", columns, found.gram @ columns)
+            forms = np.einsum("ip,ip->p", columns, moments.gram @ columns)
             return np.abs(forms - precision @ (exact @ columns) ** 2)
 
         z = (np.random.default_rng(0).standard_normal((PROBES, exact.shape[1])) @ post.T).T
-        cross = (found.cross * post.mu).sum(0) - precision @ (targets * (exact @ post.mu))
+        cross = (moments.cross * post.mu).sum(0) - precision @ (targets * (exact @ post.mu))
         gram = gram_errors(z).mean() + gram_errors(post.mu).sum()
         return 0.5 * float(gram) + float(np.abs(cross).sum())
 
-    def total_nats(
+    def total_error(
         self, post: Posterior, log_noise: Array, redundancy: float, group_weight: Array
     ) -> float:
-        """The same for all rows: the sample's error, scaled by the sum of the precisions.
+        """Error in nats for all rows: that of the sample, scaled by the sum of the precisions.
 
-        group_weight : (J,) Wⱼ of all rows
+        ``group_weight`` is Wⱼ (J,) of all rows.
         """
         total = float(group_weight @ np.exp(-log_noise)) / redundancy
         sampled = float(self.rows.precision(log_noise, redundancy).sum())
-        return self.nats(post, log_noise, redundancy) * total / sampled if sampled > 0 else 0.0
+        return (
+            self.sample_error(post, log_noise, redundancy) * total / sampled if sampled > 0 else 0.0
+        )
 
     def _moments(self, precision: Array, targets: Array) -> Moments:
         k, t = self.sample.shape[1], targets.shape[1]

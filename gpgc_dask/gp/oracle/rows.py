@@ -1,4 +1,4 @@
-"""Sweeps over rows that are read again each time: the part that memory and cluster share."""
+"""Sweeps over rows that are read again each time: what rows in memory and on a cluster share."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from gpgc_dask.core.arrays import Array, Index, Mask
 from gpgc_dask.core.errors import InputError
 from gpgc_dask.gp.evidence import Moments, Posterior
 from gpgc_dask.gp.oracle.base import (
-    EXACTLY,
+    EXACT_TERMS,
     GroupTerms,
-    Look,
     NoiseRule,
     Rows,
     StepResult,
     SweepOracle,
+    TermsRequest,
 )
 from gpgc_dask.gp.oracle.kernels import Arithmetic, MomentSums, Projection
 from gpgc_dask.gp.oracle.statistics import CompositeOracle, StatisticsOracle
@@ -36,20 +36,32 @@ from gpgc_dask.gp.oracle.tasks import (
 __all__ = ["RowSweeps", "Survey", "survey"]
 
 TaskFunction = Callable[[Batches, Rows, int], Any]
-"""(batches, rows, number of the first row in X) -> something with a ``merge`` of its own."""
+"""(batches, rows, number of the first row in X) -> a result with a ``merge`` class method."""
 
 STATISTICS_BYTES = 1 << 28
-"""Memory the driver may spend on sufficient statistics of large groups."""
+"""Memory of the driver for sufficient statistics of large groups."""
 
 LEAVE_OUT_BYTES = 1 << 28
-"""Memory for the sample of groups that stands in where no task can see whole groups."""
+"""Memory for the sample of groups used for leave-out terms if no task can hold whole groups."""
 
 
 class RowSweeps(SweepOracle):
     """Fused sweeps over the rows of some groups of a matrix.
 
-    Subclasses say how a task function runs over all rows (:meth:`_run`) and whether a batch
-    can hold whole groups (``whole_groups``); with whole groups a step is one read.
+    Subclasses define how a task function runs over all rows (:meth:`_run`).
+
+    Attributes
+    ----------
+    rows : Rows
+        Classes, weights and groups of the rows.
+    arithmetic : Arithmetic
+        Precision and offset of the products.
+    n_features : int
+        Number of features k.
+    whole_groups : bool
+        Whether a batch can hold whole groups. A step is then one read.
+    read_share : float
+        Share of the matrix that one sweep reads.
     """
 
     rows: Rows
@@ -57,29 +69,28 @@ class RowSweeps(SweepOracle):
     n_features: int
     whole_groups: bool
     read_share: float = 1.0
-    """Share of the matrix that one sweep reads."""
 
     @abstractmethod
     def _run(self, name: str, function: TaskFunction, *, whole_groups: bool) -> Any:
-        """Run a task function over all rows and merge the results."""
+        """Run a task function over all rows and merge the results; ``name`` is for display."""
 
     @abstractmethod
-    def restricted(self, groups: Index) -> RowSweeps:
-        """Sweeps over the rows of some groups, renumbered in that order."""
+    def select_groups(self, groups: Index) -> RowSweeps:
+        """Sweeps over the rows of some groups, which are renumbered in that order."""
 
     @abstractmethod
-    def loaded(self, groups: Index) -> RowSweeps:
-        """The same with the rows of those groups held in memory."""
+    def load_groups(self, groups: Index) -> RowSweeps:
+        """The same sweeps with the rows of those groups in memory."""
 
     def _read(self, name: str, function: TaskFunction, *, whole_groups: bool) -> Any:
         self.reads += self.read_share
         return self._run(name, function, whole_groups=whole_groups)
 
     def group_sums(self, apart: Mask) -> dict[int, MomentSums]:
-        """Sums at unit noise; groups marked in ``apart`` by themselves, the rest under -1."""
+        """Sums at unit noise: one per group marked in ``apart``, one under -1 for all others."""
         task = partial(sweep_group_moments, arithmetic=self.arithmetic, apart=apart)
-        found: GroupSums = self._read("survey", task, whole_groups=False)
-        return found.sums
+        result: GroupSums = self._read("survey", task, whole_groups=False)
+        return result.sums
 
     def moments(self, log_noise: Array, redundancy: float) -> Moments:
         task = partial(
@@ -88,8 +99,8 @@ class RowSweeps(SweepOracle):
             log_noise=log_noise,
             redundancy=redundancy,
         )
-        found: MomentSums = self._read("gram", task, whole_groups=False)
-        return found.finish(self.arithmetic)
+        sums: MomentSums = self._read("gram", task, whole_groups=False)
+        return sums.finish(self.arithmetic)
 
     def terms(
         self,
@@ -98,12 +109,11 @@ class RowSweeps(SweepOracle):
         redundancy: float,
         *,
         leave_out: bool,
-        look: Look = EXACTLY,
+        request: TermsRequest = EXACT_TERMS,
     ) -> GroupTerms:
         whole = leave_out and self.whole_groups
-        sweep = self._sweep(post, log_noise, redundancy, look, leave_out=whole)
-        found = self._read("residuals", sweep.run, whole_groups=whole)
-        terms, _ = sweep.finish(found)
+        sweep = self._sweep(post, log_noise, redundancy, request, leave_out=whole)
+        terms, _ = sweep.finish(self._read("residuals", sweep.run, whole_groups=whole))
         if leave_out and not whole:
             terms = replace(terms, leave_out=self._sampled_leave_out(post, log_noise, redundancy))
         return terms
@@ -116,71 +126,88 @@ class RowSweeps(SweepOracle):
         rule: NoiseRule,
         *,
         leave_out: bool,
-        look: Look = EXACTLY,
-        known: Moments | None = None,
+        request: TermsRequest = EXACT_TERMS,
+        current: Moments | None = None,
     ) -> StepResult:
         if not self.whole_groups:
-            return super().step(post, log_noise, redundancy, rule, leave_out=leave_out, look=look)
-        sweep = self._sweep(post, log_noise, redundancy, look, leave_out=leave_out)
-        sweep = replace(sweep, rule=rule, corrects=known is not None)
-        return self._step(sweep, known)
+            return super().step(
+                post, log_noise, redundancy, rule, leave_out=leave_out, request=request
+            )
+        sweep = self._sweep(post, log_noise, redundancy, request, leave_out=leave_out)
+        sweep = replace(sweep, rule=rule, sum_changes=current is not None)
+        return self._step(sweep, current)
 
-    def opening(
-        self, post: Posterior, redundancy: float, rule: NoiseRule, look: Look
+    def first_step(
+        self, post: Posterior, redundancy: float, rule: NoiseRule, request: TermsRequest
     ) -> StepResult:
-        """A first read by somebody else's posterior: a step from unit noise; checks every number.
+        """A first step, from unit noise, with a posterior computed on other data.
 
-        The rows need whole groups.
+        It raises an InputError if X contains NaN or infinity. Batches must hold whole groups.
         """
         unit = np.zeros(self.group_weight.size)
-        sweep = self._sweep(post, unit, redundancy, look, leave_out=False)
-        return self._step(replace(sweep, rule=rule, checks=True), None)
+        sweep = self._sweep(post, unit, redundancy, request, leave_out=False)
+        return self._step(replace(sweep, rule=rule, check_values=True), None)
 
     def _sweep(
-        self, post: Posterior, log_noise: Array, redundancy: float, look: Look, *, leave_out: bool
+        self,
+        post: Posterior,
+        log_noise: Array,
+        redundancy: float,
+        request: TermsRequest,
+        *,
+        leave_out: bool,
     ) -> Sweep:
-        project = Projection(
+        projection = Projection(
             post,
             self.arithmetic,
-            mean=look.mean,
-            directions=look.directions,
-            whitens=leave_out,
+            mean=request.mean,
+            directions=request.directions,
+            keep_factor=leave_out,
         )
-        return Sweep(project, log_noise, redundancy, leave_out, pull=look.pull)
+        return Sweep(
+            projection, log_noise, redundancy, leave_out, gradient_groups=request.gradient_groups
+        )
 
-    def _step(self, sweep: Sweep, known: Moments | None) -> StepResult:
-        found: Partial = self._read("sweep", sweep.run, whole_groups=True)
-        terms, new = sweep.finish(found)
-        if found.sums is None:
+    def _step(self, sweep: Sweep, current: Moments | None) -> StepResult:
+        total: Partial = self._read("sweep", sweep.run, whole_groups=True)
+        terms, new = sweep.finish(total)
+        if total.sums is None:
             raise InputError("a step needs a rule")
-        moments = found.sums.finish(self.arithmetic)
-        return StepResult(terms, new, moments if known is None else known + moments)
+        moments = total.sums.finish(self.arithmetic)
+        return StepResult(terms, new, moments if current is None else current + moments)
 
     def _sampled_leave_out(self, post: Posterior, log_noise: Array, redundancy: float) -> Array:
-        """Leave-out terms of a random sample of groups held in memory; NaN for the others."""
+        """Leave-out terms of a random sample of groups in memory; NaN for the others."""
         sample, oracle = self._sample
-        found = np.full(log_noise.size, np.nan)
+        leave_out = np.full(log_noise.size, np.nan)
         terms = oracle.terms(post, log_noise[sample], redundancy, leave_out=True)
-        found[sample] = terms.leave_out
-        return found
+        leave_out[sample] = terms.leave_out
+        return leave_out
 
     @cached_property
     def _sample(self) -> tuple[Index, SweepOracle]:
-        """Some groups, as many as fit into LEAVE_OUT_BYTES, and their rows. One read."""
+        """Random groups, as many as fit into LEAVE_OUT_BYTES, and their rows, in one read."""
         order = np.random.default_rng(0).permutation(self.rows.n_groups)
         row_bytes = self.n_features * self.arithmetic.dtype.itemsize
         size = np.cumsum(self.rows.group_sizes[order]) * row_bytes
-        most = max(2, int(np.searchsorted(size, LEAVE_OUT_BYTES)))
-        chosen = np.sort(order[:most])
+        n_chosen = max(2, int(np.searchsorted(size, LEAVE_OUT_BYTES)))
+        chosen = np.sort(order[:n_chosen])
         self.reads += self.read_share
-        return chosen, self.loaded(chosen)
+        return chosen, self.load_groups(chosen)
 
 
 @dataclass(frozen=True)
 class Survey:
-    """The first read: moments at unit noise, and the oracle for all later sweeps.
+    """Result of the first read.
 
-    column_variance : (k,) weighted variance of each feature
+    Attributes
+    ----------
+    moments : Moments
+        Moments at unit noise.
+    oracle : SweepOracle
+        Oracle for all later sweeps.
+    column_variance : array of shape (k,)
+        Weighted variance of each feature.
     """
 
     moments: Moments
@@ -189,24 +216,29 @@ class Survey:
 
 
 def survey(rows: RowSweeps, budget: int = STATISTICS_BYTES) -> Survey:
-    """Read once; keep groups with more rows than features as sufficient statistics.
+    """Read the rows once; replace groups with more rows than features by sufficient statistics.
 
-    The largest groups come first, as many as fit into ``budget`` bytes at the driver.
+    Parameters
+    ----------
+    rows : RowSweeps
+        Sweeps over all rows.
+    budget : int, default STATISTICS_BYTES
+        Memory of the driver for the statistics in bytes. The largest groups take precedence.
     """
     k, t = rows.n_features, rows.n_targets
     sizes = rows.rows.group_sizes
-    most = min(int((sizes > k).sum()), budget // (8 * k * (k + t)))
+    n_apart = min(int((sizes > k).sum()), budget // (8 * k * (k + t)))
     apart = np.zeros(sizes.size, dtype=bool)
-    apart[np.argsort(-sizes, kind="stable")[:most]] = True
-    found = rows.group_sums(apart)
-    total = MomentSums.merge(list(found.values()))
+    apart[np.argsort(-sizes, kind="stable")[:n_apart]] = True
+    sums = rows.group_sums(apart)
+    total = MomentSums.merge(list(sums.values()))
     return Survey(
-        total.finish(rows.arithmetic), _reduced(rows, apart, found), total.column_variance()
+        total.finish(rows.arithmetic), _combine(rows, apart, sums), total.column_variance()
     )
 
 
-def _reduced(rows: RowSweeps, apart: Mask, found: dict[int, MomentSums]) -> SweepOracle:
-    """The oracle that never reads the groups kept apart again."""
+def _combine(rows: RowSweeps, apart: Mask, sums: dict[int, MomentSums]) -> SweepOracle:
+    """An oracle of statistics for the groups marked in ``apart`` and of rows for the others."""
     if not apart.any():
         return rows
     large, small = np.flatnonzero(apart), np.flatnonzero(~apart)
@@ -216,11 +248,11 @@ def _reduced(rows: RowSweeps, apart: Mask, found: dict[int, MomentSums]) -> Swee
         np.empty((large.size, k, t)),
         np.empty(large.size),
     )
-    for place, group in enumerate(large.tolist()):
-        moments = found.pop(group).finish(rows.arithmetic)
-        gram[place], cross[place], yy[place] = moments.gram, moments.cross, moments.yy
+    for number, group in enumerate(large.tolist()):
+        moments = sums.pop(group).finish(rows.arithmetic)
+        gram[number], cross[number], yy[number] = moments.gram, moments.cross, moments.yy
     statistics = StatisticsOracle(gram, cross, yy, rows.group_weight[large])
     statistics.reads = rows.reads
     if not small.size:
         return statistics
-    return CompositeOracle([(large, statistics), (small, rows.restricted(small))], apart.size)
+    return CompositeOracle([(large, statistics), (small, rows.select_groups(small))], apart.size)

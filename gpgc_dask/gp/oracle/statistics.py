@@ -1,7 +1,7 @@
-"""Groups with more rows than features, kept as sufficient statistics after one read.
+"""Sufficient statistics of groups with more rows than features, computed in one read.
 
-For such a group the pair (F_jᵀ W F_j, F_jᵀ W y_j) is smaller than its rows and holds all the
-evidence ever asks of them: no row of it is read again.
+For such a group the pair (F_jᵀ W F_j, F_jᵀ W y_j) is smaller than its rows and is all that the
+evidence needs of them: its rows are not read again.
 """
 
 from __future__ import annotations
@@ -13,16 +13,32 @@ import numpy as np
 
 from gpgc_dask.core.arrays import Array, Features, Index
 from gpgc_dask.gp.evidence import Moments, Posterior
-from gpgc_dask.gp.oracle.base import EXACTLY, GroupTerms, Look, NoiseRule, StepResult, SweepOracle
+from gpgc_dask.gp.oracle.base import (
+    EXACT_TERMS,
+    GroupTerms,
+    NoiseRule,
+    StepResult,
+    SweepOracle,
+    TermsRequest,
+)
 
 __all__ = ["CompositeOracle", "StatisticsOracle"]
 
 
 @dataclass
 class StatisticsOracle(SweepOracle):
-    """Sweeps over groups that are known by their moments at unit noise; reads nothing.
+    """Sweeps over groups with known moments at unit noise; nothing is read.
 
-    gram : (J, k, k) F_jᵀ W F_j;  cross : (J, k, t) F_jᵀ W Y_j;  yy : (J,) tr Y_jᵀ W Y_j
+    Attributes
+    ----------
+    gram : array of shape (J, k, k)
+        F_jᵀ W F_j of each group.
+    cross : array of shape (J, k, t)
+        F_jᵀ W Y_j of each group.
+    yy : array of shape (J,)
+        tr Y_jᵀ W Y_j of each group.
+    group_weight : array of shape (J,)
+        Sum of the weights of each group.
     """
 
     gram: Array
@@ -48,18 +64,18 @@ class StatisticsOracle(SweepOracle):
         redundancy: float,
         *,
         leave_out: bool,
-        look: Look = EXACTLY,
+        request: TermsRequest = EXACT_TERMS,
     ) -> GroupTerms:
-        """Leverages are always exact here: they cost no read."""
+        """Exact leverages whatever the request: they cost no read."""
         precision = np.exp(-log_noise) / redundancy
         V = post.T.T @ post.T
-        mu = post.mu if look.mean is None else look.mean
+        mu = post.mu if request.mean is None else request.mean
         fitted = self.gram @ mu
         R = self.yy - 2 * np.einsum("jkt,kt->j", self.cross, mu)
         R += np.einsum("jkt,kt->j", fitted, mu)
-        pull = None
-        if look.pull is not None:
-            pull = (precision[:, None, None] * (self.cross - fitted))[look.pull]
+        gradients = None
+        if request.gradient_groups is not None:
+            gradients = (precision[:, None, None] * (self.cross - fitted))[request.gradient_groups]
         gamma = np.einsum("jkl,kl->j", self.gram, V)
         S = None
         if leave_out:
@@ -69,18 +85,18 @@ class StatisticsOracle(SweepOracle):
                     for p, G, b, f in zip(precision, self.gram, self.cross, fitted, strict=True)
                 ]
             )
-        return GroupTerms(np.maximum(precision * R, 0.0), precision * gamma, S, pull)
+        return GroupTerms(np.maximum(precision * R, 0.0), precision * gamma, S, gradients)
 
     @staticmethod
-    def _leave_out(T: Array, gram: Array, pull: Array) -> float:
+    def _leave_out(T: Array, gram: Array, gradient: Array) -> float:
         """gᵀ (I − M)⁻¹ g with M = T G_j Tᵀ and g = T F_jᵀ P_j r_j: Σ p r (q − r) of the group."""
-        g = T @ pull
+        g = T @ gradient
         M = T @ gram @ T.T
         return float(np.vdot(g, np.linalg.solve(np.eye(len(M)) - M, g)))
 
 
 class CompositeOracle(SweepOracle):
-    """Several oracles, each for some of the groups, answering as one."""
+    """Several oracles as one, each for some of the groups."""
 
     def __init__(self, parts: list[tuple[Index, SweepOracle]], n_groups: int) -> None:
         self.parts = parts
@@ -109,7 +125,7 @@ class CompositeOracle(SweepOracle):
         redundancy: float,
         *,
         leave_out: bool,
-        look: Look = EXACTLY,
+        request: TermsRequest = EXACT_TERMS,
     ) -> GroupTerms:
         return self._join(
             [
@@ -118,11 +134,11 @@ class CompositeOracle(SweepOracle):
                     log_noise[groups],
                     redundancy,
                     leave_out=leave_out,
-                    look=_part_of(look, groups),
+                    request=_select(request, groups),
                 )
                 for groups, part in self.parts
             ],
-            look,
+            request,
         )
 
     def step(
@@ -133,47 +149,53 @@ class CompositeOracle(SweepOracle):
         rule: NoiseRule,
         *,
         leave_out: bool,
-        look: Look = EXACTLY,
-        known: Moments | None = None,
+        request: TermsRequest = EXACT_TERMS,
+        current: Moments | None = None,
     ) -> StepResult:
-        # Moments of all parts together cannot be shared out, so ``known`` is of no use here.
-        found = [
+        # ``current`` is not used: the moments of all parts cannot be split between them.
+        results = [
             part.step(
                 post,
                 log_noise[groups],
                 redundancy,
                 rule,
                 leave_out=leave_out,
-                look=_part_of(look, groups),
+                request=_select(request, groups),
             )
             for groups, part in self.parts
         ]
-        first, *rest = (result.moments for result in found)
+        first, *rest = (result.moments for result in results)
         return StepResult(
-            self._join([result.terms for result in found], look),
-            self._gather([result.log_noise for result in found]),
+            self._join([result.terms for result in results], request),
+            self._gather([result.log_noise for result in results]),
             sum(rest, start=first),
         )
 
-    def _join(self, terms: list[GroupTerms], look: Look) -> GroupTerms:
+    def _join(self, terms: list[GroupTerms], request: TermsRequest) -> GroupTerms:
         leave_out = [term.leave_out for term in terms if term.leave_out is not None]
         return GroupTerms(
             self._gather([term.residual for term in terms]),
             self._gather([term.leverage for term in terms]),
             self._gather(leave_out) if leave_out else None,
-            self._join_pull([term.pull for term in terms if term.pull is not None], look),
+            self._join_gradients([term.weight_gradients for term in terms], request),
         )
 
-    def _join_pull(self, pulls: list[Features], look: Look) -> Features | None:
-        if look.pull is None:
+    def _join_gradients(
+        self, gradients: list[Features | None], request: TermsRequest
+    ) -> Features | None:
+        wanted = request.gradient_groups
+        known = [each for each in gradients if each is not None]
+        if wanted is None or not known:
             return None
-        place = np.cumsum(look.pull) - 1
-        joined = np.zeros((int(look.pull.sum()), *pulls[0].shape[1:]))
-        for (groups, _), pull in zip(self.parts, pulls, strict=True):
-            joined[place[groups[look.pull[groups]]]] = pull
+        position = np.cumsum(wanted) - 1
+        joined = np.zeros((int(wanted.sum()), *known[0].shape[1:]))
+        for (groups, _), part in zip(self.parts, known, strict=True):
+            joined[position[groups[wanted[groups]]]] = part
         return joined
 
 
-def _part_of(look: Look, groups: Index) -> Look:
-    """What to ask of some of the groups."""
-    return look if look.pull is None else replace(look, pull=look.pull[groups])
+def _select(request: TermsRequest, groups: Index) -> TermsRequest:
+    """The request for some of the groups."""
+    if request.gradient_groups is None:
+        return request
+    return replace(request, gradient_groups=request.gradient_groups[groups])

@@ -1,7 +1,8 @@
-"""What one task does with its batches of rows, and how the tasks' results are merged.
+"""The work of one task on its batches of rows, and how results of tasks are merged.
 
-The same functions serve rows in memory and a cluster. Each takes the task's batches, its rows and
-the number of its first row in X; what it returns has a ``merge`` of its own, or is concatenated.
+The same functions run on rows in memory and on a cluster. Each takes the batches of the task, its
+rows and the number of its first row in X. The result has a ``merge`` class method, or is
+concatenated.
 """
 
 from __future__ import annotations
@@ -35,16 +36,26 @@ Batches: TypeAlias = Iterable[Batch]
 
 @dataclass
 class Partial:
-    """One task's share of a sweep; shares of several tasks are merged as a tree.
+    """Result of one task of a sweep; results of several tasks are merged as a tree.
 
-    ``table`` has a column for each of ``groups``: R, Γ, the leave-out term and the new ln ε²;
-    ``pull`` a row (k·t) for each of ``pulled``.
+    Attributes
+    ----------
+    groups : array of int of shape (g,)
+        Groups of the rows of the task.
+    table : array of shape (4, g)
+        R, Γ, the leave-out term and the new ln ε² of each of these groups.
+    gradient_groups : array of int of shape (p,)
+        Those groups whose gradients were requested.
+    gradients : array of shape (p, k·t)
+        Their gradients with respect to the weights.
+    sums : MomentSums or None
+        Moments at the new noise.
     """
 
     groups: Index
     table: Array
-    pulled: Index
-    pull: Features
+    gradient_groups: Index
+    gradients: Features
     sums: MomentSums | None = None
 
     @classmethod
@@ -52,30 +63,32 @@ class Partial:
         sums = [part.sums for part in parts if part.sums is not None]
         return cls(
             *_merge_columns([part.groups for part in parts], [part.table for part in parts]),
-            *_merge_rows([part.pulled for part in parts], [part.pull for part in parts]),
+            *_merge_rows(
+                [part.gradient_groups for part in parts], [part.gradients for part in parts]
+            ),
             MomentSums.merge(sums) if sums else None,
         )
 
 
 def _merge_columns(groups: Sequence[Index], tables: Sequence[Array]) -> tuple[Index, Array]:
-    """Columns side by side, those of the same group summed (but for the new noise)."""
-    union, place = np.unique(np.concatenate(groups), return_inverse=True)
+    """Concatenate columns and sum those of the same group, except for the new noise."""
+    union, position = np.unique(np.concatenate(groups), return_inverse=True)
     columns = np.concatenate(tables, axis=1)
-    merged = np.stack([group_sums(place, row, union.size) for row in columns])
-    merged[3, place] = columns[3]
+    merged = np.stack([group_sums(position, row, union.size) for row in columns])
+    merged[3, position] = columns[3]
     return union, merged
 
 
 def _merge_rows(groups: Sequence[Index], parts: Sequence[Features]) -> tuple[Index, Features]:
-    """Rows one below the other, those of the same group summed."""
-    union, place = np.unique(np.concatenate(groups), return_inverse=True)
+    """Concatenate rows and sum those of the same group."""
+    union, position = np.unique(np.concatenate(groups), return_inverse=True)
     rows = np.concatenate(parts)
     if len(rows) == union.size:
         merged = np.empty_like(rows)
-        merged[place] = rows
+        merged[position] = rows
     else:
         merged = np.zeros((union.size, rows.shape[1]), dtype=rows.dtype)
-        np.add.at(merged, place, rows)
+        np.add.at(merged, position, rows)
     return union, merged
 
 
@@ -103,7 +116,7 @@ def sweep_moments(
 
 @dataclass(frozen=True)
 class GroupSums:
-    """Moments at unit noise: a sum for each group kept apart, one under -1 for all the rest."""
+    """Moments at unit noise: one sum per group that is kept apart, one under -1 for all others."""
 
     sums: dict[int, MomentSums]
 
@@ -121,11 +134,11 @@ class GroupSums:
 def sweep_group_moments(
     batches: Batches, rows: Rows, first_row: int, *, arithmetic: Arithmetic, apart: Mask
 ) -> GroupSums:
-    """The first read: moments at unit noise, with a sum of its own for each group in ``apart``.
+    """The first read: moments at unit noise, with a separate sum per group marked in ``apart``.
 
-    It also checks every number.
+    It raises an InputError if X contains NaN or infinity.
     """
-    found: dict[int, Accumulator] = {}
+    sums: dict[int, Accumulator] = {}
     work = Workspace(arithmetic)
     for start, stop, pieces in batches:
         A = work.load(pieces)
@@ -135,43 +148,58 @@ def sweep_group_moments(
         for group in np.unique(key):
             index = np.flatnonzero(key == group)
             own = part.take(index)
-            if int(group) not in found:
-                found[int(group)] = Accumulator(A.shape[1], rows.n_targets, arithmetic.dtype)
-            part_of = A if index.size == len(A) else A[index]
-            found[int(group)].add(part_of, own.weights, own.targets())
-    return GroupSums({group: sums.sums() for group, sums in found.items()})
+            if int(group) not in sums:
+                sums[int(group)] = Accumulator(A.shape[1], rows.n_targets, arithmetic.dtype)
+            features = A if index.size == len(A) else A[index]
+            sums[int(group)].add(features, own.weights, own.targets())
+    return GroupSums({group: each.sums() for group, each in sums.items()})
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a terms or step sweep needs besides its rows: the same for every task.
+    """Everything but the rows that a sweep for terms, or a step, needs: the same for every task.
 
-    rule : gives the groups of a batch their new noise, at which the batch's moments are summed;
-        None: no moments
-    corrects : sum what the new noise changes of the moments, instead of the moments
-    checks : complain of NaN and infinity
+    Attributes
+    ----------
+    projection : Projection
+        Predicts and whitens rows.
+    log_noise : array of shape (J,)
+        ln ε² of each group.
+    redundancy : float
+        Redundancy c.
+    leave_out : bool
+        Whether to compute the leave-out terms.
+    rule : NoiseRule or None
+        Computes the new noise of the groups of a batch, at which its moments are summed. None: no
+        moments.
+    gradient_groups : bool array of shape (J,) or None
+        Groups whose gradients with respect to the weights are computed.
+    sum_changes : bool
+        Whether to sum the changes of the moments by the new noise instead of the moments.
+    check_values : bool
+        Whether to raise an InputError for NaN and infinity.
     """
 
-    project: Projection
+    projection: Projection
     log_noise: Array
     redundancy: float
     leave_out: bool
     rule: NoiseRule | None = None
-    pull: Mask | None = None
-    corrects: bool = False
-    checks: bool = False
+    gradient_groups: Mask | None = None
+    sum_changes: bool = False
+    check_values: bool = False
 
     def run(self, batches: Batches, rows: Rows, first_row: int) -> Partial:
         """Queries (ii) and (iv) over the batches of one task and, with a rule, (i) and (iii)."""
-        arithmetic = self.project.arithmetic
-        k, t = self.project.mu.shape
+        arithmetic = self.projection.arithmetic
+        k, t = self.projection.mu.shape
         sums = Accumulator(k, t, arithmetic.dtype) if self.rule else None
         work = Workspace(arithmetic)
-        found = [
+        parts = [
             self._batch(work, pieces, rows.take(slice(start, stop)), sums, first_row + start)
             for start, stop, pieces in batches
         ]
-        total = Partial.merge(found)
+        total = Partial.merge(parts)
         total.sums = sums.sums() if sums else None
         return total
 
@@ -183,19 +211,19 @@ class Sweep:
         sums: Accumulator | None,
         first_row: int,
     ) -> Partial:
-        """The terms of one batch; its part of the next moments goes into ``sums``."""
+        """The terms of one batch; its share of the new moments is added to ``sums``."""
         groups, local = np.unique(rows.groups, return_inverse=True)
         precision = rows.precision(self.log_noise, self.redundancy)
         targets = rows.targets()
 
         A = work.load(pieces)
-        if self.checks:
+        if self.check_values:
             check_finite(A, first_row)
-        f, v = self.project.judge(A)
+        f, v = self.projection.predict(A)
         residual = targets - f
-        pulled, pull = self._pull(A, precision[:, None] * residual, groups, local)
+        wanted, gradients = self._gradients(A, precision[:, None] * residual, groups, local)
         if v is None:
-            A = self.project.whiten(A)
+            A = self.projection.whiten(A)
             v = np.einsum("ij,ij->i", A, A).astype(np.float64)
         table = np.zeros((4, groups.size))
         table[0] = group_sums(local, precision * (residual**2).sum(1), groups.size)
@@ -203,7 +231,13 @@ class Sweep:
         if self.leave_out:
             starts = np.flatnonzero(np.diff(local, prepend=-1))
             terms = leave_out_terms(
-                A, precision, residual, starts, pieces, self.project, whitened=self.project.exact
+                A,
+                precision,
+                residual,
+                starts,
+                pieces,
+                self.projection,
+                whitened=self.projection.exact,
             )
             table[2, local[starts]] = terms
         table[3] = self.log_noise[groups]
@@ -211,57 +245,62 @@ class Sweep:
             weight = group_sums(local, rows.weights, groups.size)
             table[3] = self.rule(table[3], weight, table[0], table[1])
             new = rows.weights * np.exp(-table[3][local]) / self.redundancy
-            change = new - precision if self.corrects else new
+            change = new - precision if self.sum_changes else new
             if change.any():
-                sums.add(work.load(pieces) if self.project.exact else A, change, targets)
-        return Partial(groups, table, pulled, pull)
+                sums.add(work.load(pieces) if self.projection.exact else A, change, targets)
+        return Partial(groups, table, wanted, gradients)
 
-    def _pull(self, A: Features, pr: Array, groups: Index, local: Index) -> tuple[Index, Features]:
-        """The groups of the batch that are asked for it, and Fᵀ P r (·, k·t) of each."""
+    def _gradients(
+        self, A: Features, pr: Array, groups: Index, local: Index
+    ) -> tuple[Index, Features]:
+        """The groups of the batch whose gradients are wanted, and Fᵀ P r (·, k·t) of each."""
         k, t = A.shape[1], pr.shape[1]
-        asked = np.flatnonzero(self.pull[groups]) if self.pull is not None else groups[:0]
-        found = np.empty((asked.size, k, t), dtype=A.dtype)
-        if asked.size and np.any(np.diff(local) < 0):
+        wanted = groups[:0]
+        if self.gradient_groups is not None:
+            wanted = np.flatnonzero(self.gradient_groups[groups])
+        gradients = np.empty((wanted.size, k, t), dtype=A.dtype)
+        if wanted.size and np.any(np.diff(local) < 0):
             order = np.argsort(local, kind="stable")
             A, pr, local = A[order], pr[order], local[order]
-        m = self.project.arithmetic.offset
-        starts, stops = (np.searchsorted(local, asked, side=side) for side in ("left", "right"))
+        m = self.projection.arithmetic.offset
+        starts, stops = (np.searchsorted(local, wanted, side=side) for side in ("left", "right"))
         for number, (start, stop) in enumerate(zip(starts, stops, strict=True)):
             own = pr[start:stop]
-            found[number] = A[start:stop].T @ own.astype(A.dtype)
+            gradients[number] = A[start:stop].T @ own.astype(A.dtype)
             if m is not None:
-                found[number] += np.multiply.outer(m, own.sum(0))
-        return groups[asked], found.reshape(asked.size, k * t)
+                gradients[number] += np.multiply.outer(m, own.sum(0))
+        return groups[wanted], gradients.reshape(wanted.size, k * t)
 
-    def finish(self, found: Partial) -> tuple[GroupTerms, Array]:
-        """Terms and new ln ε² of all groups from the merged shares of all tasks."""
+    def finish(self, total: Partial) -> tuple[GroupTerms, Array]:
+        """Terms and new ln ε² of all groups from the merged results of all tasks."""
         n_groups = self.log_noise.size
         table = np.zeros((4, n_groups))
         table[3] = self.log_noise
-        table[:, found.groups] = found.table
-        pull = None
-        if self.pull is not None:
-            asked = np.flatnonzero(self.pull)
-            pull = np.zeros((asked.size, *self.project.mu.shape), dtype=found.pull.dtype)
-            place = np.searchsorted(asked, found.pulled)
-            pull[place] = found.pull.reshape(-1, *self.project.mu.shape)
-        terms = GroupTerms(table[0], table[1], table[2] if self.leave_out else None, pull)
+        table[:, total.groups] = total.table
+        gradients = None
+        if self.gradient_groups is not None:
+            wanted = np.flatnonzero(self.gradient_groups)
+            shape = self.projection.mu.shape
+            gradients = np.zeros((wanted.size, *shape), dtype=total.gradients.dtype)
+            position = np.searchsorted(wanted, total.gradient_groups)
+            gradients[position] = total.gradients.reshape(-1, *shape)
+        terms = GroupTerms(table[0], table[1], table[2] if self.leave_out else None, gradients)
         return terms, table[3]
 
-    def predict(self, batches: Batches, rows: Rows, first_row: int) -> Array:
-        """(n, t) predictions of the model that never saw the row's group."""
-        found = np.empty((len(rows), self.project.mu.shape[1]))
-        work = Workspace(self.project.arithmetic)
+    def predict_left_out(self, batches: Batches, rows: Rows, first_row: int) -> Array:
+        """(n, t) predictions for each row of the model fitted without the row's group."""
+        predictions = np.empty((len(rows), self.projection.mu.shape[1]))
+        work = Workspace(self.projection.arithmetic)
         for start, stop, pieces in batches:
             part = rows.take(slice(start, stop))
             precision = part.precision(self.log_noise, self.redundancy)
             A = work.load(pieces)
-            mean, _ = self.project.judge(A)
+            mean, _ = self.projection.predict(A)
             if not np.all(np.isfinite(mean)):
                 check_finite(A, first_row + start)
             starts = np.flatnonzero(np.diff(part.groups, prepend=-1))
             residual = part.targets() - mean
-            Z = self.project.whiten(A)
-            shift = leave_out_shift(Z, precision, residual, starts, pieces, self.project)
-            found[start:stop] = mean - shift
-        return found
+            Z = self.projection.whiten(A)
+            shift = leave_out_shift(Z, precision, residual, starts, pieces, self.projection)
+            predictions[start:stop] = mean - shift
+        return predictions

@@ -91,7 +91,7 @@ def pooled(problem: Problem, moments: Moments) -> Point:
     """The single-noise optimum at c = 1 or the given c, from moments at unit noise; no read."""
     c = problem.redundancy or 1.0
     state = State(np.zeros(problem.n_groups), _modest_scales(problem, 1.0), c)
-    point = problem.evaluate(state, moments.scaled(1.0 / c))
+    point = problem.evaluate(state, moments.scale(1.0 / c))
     return _tuned(problem, point)
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from gpgc_dask.core.arrays import Array
 from gpgc_dask.gp.noise import FixedPointRule, PooledRule
-from gpgc_dask.gp.oracle.base import GroupTerms, Look, StepResult
+from gpgc_dask.gp.oracle.base import GroupTerms, StepResult, TermsRequest
 from gpgc_dask.gp.solvers.history import History
 from gpgc_dask.gp.solvers.newton import expected_terms, newton_mean
 from gpgc_dask.gp.solvers.problem import Certificate, Point, Problem
@@ -111,8 +111,10 @@ def _step(
                 state.redundancy,
                 rule,
                 leave_out=problem.solves_redundancy,
-                look=Look(promise.mean, directions, pull=problem.pulled()),
-                known=point.moments if small else None,
+                request=TermsRequest(
+                    promise.mean, directions, gradient_groups=problem.gradient_groups()
+                ),
+                current=point.moments if small else None,
             )
         else:
             found = problem.oracle.step_with_all_groups(
@@ -169,11 +171,11 @@ def _promise(
     certificate: Certificate,
 ) -> Promise:
     """What the sweep at ``before`` lets expect of the new point."""
-    if terms.pull is None:
+    if terms.weight_gradients is None:
         return Promise()
     judged = before.post.mu if mean is None else mean
-    pulled = problem.pulled()
-    terms_there = expected_terms(terms, pulled, before.state, judged, point)
+    gradient_groups = problem.gradient_groups()
+    terms_there = expected_terms(terms, gradient_groups, before.state, judged, point)
     expected = problem.certify(
         point,
         terms_there,
@@ -182,7 +184,9 @@ def _promise(
         # Told again for what is to be certified; until then the last point's will do.
         error=certificate.precision_error,
     )
-    return Promise(newton_mean(problem, terms, pulled, before.state, judged, point), expected)
+    return Promise(
+        newton_mean(problem, terms, gradient_groups, before.state, judged, point), expected
+    )
 
 
 def _redo_as_em(problem: Problem, point: Point, terms: GroupTerms, history: History) -> Point:

@@ -28,12 +28,12 @@ TOLERANCE = 1e-4
 
 
 def expected_terms(
-    terms: GroupTerms, pulled: Mask, before: State, mean: Array, point: Point
+    terms: GroupTerms, gradient_groups: Mask, before: State, mean: Array, point: Point
 ) -> GroupTerms:
     """The terms to be expected at a new point.
 
     terms, mean : of the sweep at the noise ``before``, and the weights it judged rows by
-    pulled : (J,) the groups whose pulls are known; the others are taken to be like the last one
+    gradient_groups : (J,) the groups with known gradients; the others are taken to be like the last
         before them
     """
     factor = _factor(before, point.state)
@@ -42,23 +42,28 @@ def expected_terms(
     if total > 0:
         leverage = leverage * (point.features.leverage / total)
     residual = terms.residual * factor
-    if terms.pull is not None:
-        along = np.einsum("jkt,kt->j", terms.pull, point.post.mu - mean)
-        known = terms.residual[pulled]
+    if terms.weight_gradients is not None:
+        along = np.einsum("jkt,kt->j", terms.weight_gradients, point.post.mu - mean)
+        known = terms.residual[gradient_groups]
         change = np.divide(along, known, out=np.zeros_like(known), where=known > 0)
-        like = np.maximum(np.cumsum(pulled) - 1, 0)
+        like = np.maximum(np.cumsum(gradient_groups) - 1, 0)
         residual = residual * np.maximum(1.0 - 2.0 * change[like], 0.0)
     return GroupTerms(residual, leverage)
 
 
 def newton_mean(
-    problem: Problem, terms: GroupTerms, pulled: Mask, before: State, mean: Array, point: Point
+    problem: Problem,
+    terms: GroupTerms,
+    gradient_groups: Mask,
+    before: State,
+    mean: Array,
+    point: Point,
 ) -> Array | None:
     """The weights that the next sweep should judge rows by; None: the posterior's own.
 
     None also where the pulls were not asked for, or where Newton's matrix is nearly indefinite.
     """
-    if terms.pull is None:
+    if terms.weight_gradients is None:
         return None
     weight = problem.n_targets * problem.group_weight(point.state.redundancy)
     low, high = problem.noise_bounds
@@ -66,10 +71,13 @@ def newton_mean(
     free = (weight > 0) & (point.state.log_noise > low) & (point.state.log_noise < high)
     size = np.divide(_factor(before, point.state), np.sqrt(weight), where=free, out=0.0 * weight)
     # Groups that were not asked are represented by those that were.
-    size = size[pulled] * np.sqrt(pulled.size / np.count_nonzero(pulled))
+    size = size[gradient_groups] * np.sqrt(gradient_groups.size / np.count_nonzero(gradient_groups))
     T = point.post.T
     pull = np.concatenate(
-        [(terms.pull[:, :, column] * size[:, None]) @ T.T for column in range(mean.shape[1])],
+        [
+            (terms.weight_gradients[:, :, column] * size[:, None]) @ T.T
+            for column in range(mean.shape[1])
+        ],
         axis=1,
     )
     change = solve_triangular(T, point.post.mu - mean, lower=True, trans=1, check_finite=False)

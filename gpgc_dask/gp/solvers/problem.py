@@ -36,7 +36,7 @@ predicted gain less than the true one: the tolerance is as much smaller."""
 PROBES = 32
 """Random directions that estimate the leverages while they need not be exact."""
 
-MIN_FEATURES_A_PROBE = 4
+MIN_FEATURES_PER_PROBE = 4
 """With fewer features than this for each probe, exact leverages cost no more."""
 
 MAX_PROBED_LEVERAGE = 0.3
@@ -174,7 +174,7 @@ class Problem:
         """The same noise and scales under another c: the moments only scale."""
         factor = point.state.redundancy / redundancy
         state = replace(point.state, redundancy=redundancy)
-        return self.evaluate(state, point.moments.scaled(factor))
+        return self.evaluate(state, point.moments.scale(factor))
 
     def log_evidence(self, point: Point) -> float:
         weight = self.total_weight / point.state.redundancy
@@ -283,7 +283,7 @@ class Problem:
         # An error of ln ε²ⱼ costs ¼ Wⱼ times its square.
         cost = 0.25 * weight * (PROBE_ERROR * share) ** 2
         if (
-            k < MIN_FEATURES_A_PROBE * PROBES
+            k < MIN_FEATURES_PER_PROBE * PROBES
             or share > MAX_PROBED_LEVERAGE
             or gain < PROBE_MARGIN * cost
         ):
@@ -292,7 +292,7 @@ class Problem:
         total = float(np.vdot(z, point.moments.gram @ z))
         return z * np.sqrt(point.features.leverage / total) if total > 0 else z
 
-    def pulled(self) -> Mask:
+    def gradient_groups(self) -> Mask:
         """(J,) the groups whose pull is asked for: all, or as many as there are features.
 
         So the pulls are no larger than the moments.

@@ -81,7 +81,7 @@ def _at(problem: Problem, origin: Point, x: Array) -> Point:
     n = origin.state.log_scales.size
     shift = float(x[n]) if x.size > n else 0.0
     state = replace(origin.state, log_scales=x[:n], log_noise=origin.state.log_noise + shift)
-    moments = origin.moments.scaled(float(np.exp(-shift))) if shift else origin.moments
+    moments = origin.moments.scale(float(np.exp(-shift))) if shift else origin.moments
     return problem.evaluate(state, moments)
 
 
