@@ -182,7 +182,7 @@ def test_a_fit_with_owners_resumes(tmp_path):
     checkpoint = tmp_path / "state.npz"
     with pytest.warns(UserWarning, match="max_iter"):
         GPGC(tol=1e-6, max_iter=2, checkpoint=checkpoint).fit(X, y, **given)
-    with pytest.raises(InputError, match="noise groups"):
+    with pytest.raises(InputError, match="noise model"):
         GPGC(tol=1e-6, checkpoint=checkpoint).fit(X, y, groups=groups)
     resumed = GPGC(tol=1e-6, checkpoint=checkpoint).fit(X, y, **given)
     assert resumed.log_evidence_ == pytest.approx(whole.log_evidence_, abs=1e-3)

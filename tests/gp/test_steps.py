@@ -77,7 +77,7 @@ def one_step(problem, point, mean=None, **options):
     return result, new
 
 
-def test_pulls_are_the_gradient_in_the_weights(problem):
+def test_weight_gradients_of_groups(problem):
     problem, point = problem
     result, _ = one_step(problem, point)
     data = problem.oracle
@@ -127,12 +127,12 @@ def test_newton_beats_the_plain_step(problem):
     assert values[False] - optimum > 5 * (values[True] - optimum)
 
 
-def test_a_sample_of_the_pulls_stands_for_all(problem):
+def test_gradients_of_some_groups_represent_all(problem):
     problem, point = problem
     result, new = one_step(problem, point)
     every = np.ones(problem.n_groups, dtype=bool)
     some = np.arange(problem.n_groups) % 3 == 0
-    sampled = replace(result.terms, pull=result.terms.weight_gradients[some])
+    sampled = replace(result.terms, weight_gradients=result.terms.weight_gradients[some])
     full = newton_mean(problem, result.terms, every, point.state, point.post.mu, new)
     part = newton_mean(problem, sampled, some, point.state, point.post.mu, new)
     step = np.linalg.norm(full - point.post.mu)
@@ -164,7 +164,7 @@ def test_corrected_moments_are_the_moments(problem):
     assert corrected.moments.yy == pytest.approx(summed.moments.yy)
 
 
-def test_pulls_of_large_and_small_groups_together():
+def test_weight_gradients_of_large_and_small_groups():
     data = classification(900, 22, 40, seed=1)
     rows = rows_of(data)
     whole = NumpySweeps(data.X, rows, FLOAT64)
