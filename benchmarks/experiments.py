@@ -33,7 +33,7 @@ from gpgc_dask.pipelines.ingest import ingest
 WRONG_SHARE, JITTER = 0.15, 0.5
 
 
-def tell(text: str) -> None:
+def log(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
@@ -50,7 +50,7 @@ def run_comparison(folder: Path, place: Path, backbone: str, draws: int) -> Comp
     train, test = map(open_dataset, datasets(folder, place, backbone))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return compare(train, test, truth=folder / "train/truth", draws=draws, announce=tell)
+        return compare(train, test, truth=folder / "train/truth", draws=draws, announce=log)
 
 
 # -- a new split with new noise ----------------------------------------------------------------
@@ -220,7 +220,7 @@ def main() -> None:
         first = run_comparison(folder, place / "original", backbone, draws)
         others = []
         for seed in range(seeds):
-            tell(f"seed {seed}: new split, GrabCut")
+            log(f"seed {seed}: new split, GrabCut")
             split_at_random(folder, place / f"seed{seed}", seed)
             own = place / f"seed{seed}"
             others.append(run_comparison(own, own / "data", backbone, draws))
