@@ -26,27 +26,28 @@ EXAMPLE = "Example:\n\ngpgc demo --out try-it"
 def demo(
     *,
     out: Annotated[
-        str, typer.Option("--out", "-o", help="Folder for all of it; an earlier demo is replaced.")
+        str,
+        typer.Option("--out", "-o", help="Folder for the results; replaces an earlier demo."),
     ] = "gpgc-demo",
-    images: Annotated[int, typer.Option(min=30, help="How many to draw.")] = 200,
-    seed: Annotated[int, typer.Option(min=0, help="Another number, other images.")] = 0,
+    images: Annotated[int, typer.Option(min=30, help="Number of images to draw.")] = 200,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the images.")] = 0,
     backbone: Annotated[
         str, typer.Option(help="lite0 or colour, as for ingest.", rich_help_panel=RUNNING)
     ] = "lite0",
     json: Json = False,
     client: Any,
 ) -> None:
-    """Do the whole job on images it draws itself: a third of the masks are spoilt, and found.
+    """Show how corrupted masks are found, on images that the program draws.
 
-    Draws photo-like scenes with masks, spoils a third of the masks the way people and tools do
-    (shifted, dilated, a box, the wrong object, empty, another image's), then runs ingest, fit,
-    rank and report and says how many of the spoilt masks are among the worst third.
+    Draws photo-like scenes with masks, corrupts a third of the masks as annotators and tools do
+    (shifted, dilated, a box, the wrong object, empty, left over from another image), then runs
+    ingest, fit, rank and report and prints how many corrupted masks are in the worst third.
     """
     check_output(folder=out)
     from gpgc_dask.demo.run import DemoListener, run_demo
 
     with Display() as display:
-        found = run_demo(
+        result = run_demo(
             out,
             n=images,
             seed=seed,
@@ -55,22 +56,22 @@ def demo(
             client=client,
         )
     if json:
-        print_json(asdict(found))
+        print_json(asdict(result))
     else:
-        _show(found)
+        _show(result)
 
 
-def _show(found: DemoResult) -> None:
+def _show(result: DemoResult) -> None:
     print_out(
-        f"[bold]{found.found} of the {found.spoilt} spoilt masks are among the worst third[/bold] "
-        f"of the {found.images} images by agreement"
+        f"[bold]{result.found} of the {result.corrupted} corrupted masks are among the worst "
+        f"third[/bold] of the {result.images} images by agreement"
     )
-    rows = [(kind, f"{hit} of {of}") for kind, (hit, of) in found.kinds.items()]
+    rows = [(kind, f"{hit} of {of}") for kind, (hit, of) in result.kinds.items()]
     print_out(facts(rows))
     print_out(
-        f"Pixels right, classes averaged, against the true masks: {100 * found.given_accuracy:.1f} "
-        f"% of the given masks, {100 * found.learned_accuracy:.1f} % of those the model predicts "
-        "after learning from them"
+        "Average class accuracy in pixels, compared with the true masks: "
+        f"{100 * result.given_accuracy:.1f} % for the given masks, "
+        f"{100 * result.learned_accuracy:.1f} % for the masks that the model predicts"
     )
-    print_out(f"Took {time_text(sum(found.seconds.values()))}. Now look at it:")
-    print_out(escape(Path(found.report).absolute().as_uri()))
+    print_out(f"Took {time_text(sum(result.seconds.values()))}. Open the report:")
+    print_out(escape(Path(result.report).absolute().as_uri()))

@@ -1,1 +1,1 @@
-"""A set of drawn photos, some with spoilt masks, to see the whole at work on."""
+"""A demonstration on drawn photos, some of which have corrupted masks."""

@@ -16,9 +16,9 @@ __all__ = ["Animal"]
 
 @dataclass(frozen=True)
 class _Kind:
-    """A kind of animal: lengths in those of its trunk, least and most; angles in degrees.
+    """A kind of animal: lengths relative to its trunk, as ranges; angles in degrees.
 
-    coat : its ground and its markings;  lift : of the neck above the horizontal
+    ``coat`` has the colours of ground and markings, ``lift`` the angle of the neck.
     """
 
     pattern: str
@@ -42,7 +42,7 @@ KINDS = (
 
 
 class _Bone(NamedTuple):
-    """A tapered limb between two points (x, y), and its radius at either."""
+    """A tapered limb between two points (x, y), with its radius at each."""
 
     start: Field
     end: Field
@@ -51,7 +51,7 @@ class _Bone(NamedTuple):
 
 
 def _skeleton(rng: np.random.Generator, kind: _Kind) -> dict[str, list[_Bone]]:
-    """Limbs of an animal that looks to the right; y upwards from the ground, trunk of length 1."""
+    """Limbs of an animal that faces right; y points up from the ground, the trunk has length 1."""
     hip, deep = kind.legs + 0.16, kind.depth
     chest, rump = _at(0.36, hip + kind.slope), _at(-0.36, hip + 0.02 - kind.slope)
     lift, half = np.radians(rng.uniform(*kind.lift)), rng.uniform(*kind.neck) / 2
@@ -108,7 +108,7 @@ def _leg(x: float, hip: float, swing: float, knee: float) -> list[_Bone]:
 
 
 class _Limb(NamedTuple):
-    """A bone's flesh: distance, height, and pixels from the bone's start along it, all (h, w)."""
+    """Shape of a limb: distance, height, and pixels from its start along it, all (h, w)."""
 
     distance: Field
     height: Field
@@ -125,8 +125,8 @@ def _limb(y: Field, x: Field, bone: _Bone) -> _Limb:
     return _Limb(far - radius, height, share * float(np.hypot(down, right)))
 
 
-def _grown_together(limbs: list[_Limb], soft: float) -> tuple[Field, Field]:
-    """(distance, height) of limbs as one, the corners between them filled over ``soft`` pixels."""
+def _join(limbs: list[_Limb], soft: float) -> tuple[Field, Field]:
+    """(distance, height) of several limbs, joined smoothly over ``soft`` pixels."""
     distance, height, _ = limbs[0]
     for limb in limbs[1:]:
         close = np.maximum(soft - np.abs(distance - limb.distance), 0)
@@ -136,9 +136,16 @@ def _grown_together(limbs: list[_Limb], soft: float) -> tuple[Field, Field]:
 
 
 class Animal:
-    """An animal at its place, its limbs in pixels.
+    """An animal in a picture, in pixels.
 
-    size : of its trunk;  left, right : its outermost columns;  ground : the row it stands on
+    Attributes
+    ----------
+    size : float
+        Length of the trunk.
+    left, right : float
+        Outermost columns.
+    ground : float
+        Row it stands on.
     """
 
     def __init__(self, canvas: Canvas) -> None:
@@ -177,7 +184,7 @@ class Animal:
         return _Bone(*ends, self.size * bone.thick, self.size * bone.thin)
 
     def draw(self) -> Field:
-        """Paint it and its shadow; (h, w) how much of each of the picture's pixels it covers."""
+        """Paint the animal and its shadow; (h, w) the share of each pixel that it covers."""
         canvas, limbs = self.canvas, self.limbs
         coat = self._coat()
         hair, horn = 0.8 * float32(self.kind.coat[1]), float32((0.72, 0.66, 0.55))
@@ -190,9 +197,7 @@ class Animal:
             (limbs["trunk"] + limbs["neck"] + limbs["near"], coat),
             (limbs["near ear"], coat),
         ]
-        shapes = [
-            (*_grown_together(part, 0.05 * self.size), colour) for part, colour in layers if part
-        ]
+        shapes = [(*_join(part, 0.05 * self.size), colour) for part, colour in layers if part]
         cover = np.zeros((canvas.height, canvas.width), dtype=np.float32)
         cover[self.box] = np.max([edge(distance) for distance, _, _ in shapes], axis=0)
         self._cast_shadow(cover)
@@ -204,7 +209,7 @@ class Animal:
         return cover
 
     def _coat(self) -> Field:
-        """(h, w, 3) colours of the coat before light falls on it; muzzle and hooves are dark."""
+        """(h, w, 3) colours of the coat without light; muzzle and hooves are dark."""
         marked = {"stripes": self._stripes, "cells": self._cells, "blotches": self._blotches}
         ground, markings = (self.canvas.tinted(colour, 0.05) for colour in self.kind.coat)
         coat = mix(ground, markings, marked[self.kind.pattern]())
@@ -215,7 +220,7 @@ class Animal:
         return mix(mix(coat, dark, muzzle), dark, hoof)
 
     def _stripes(self) -> Field:
-        """Stripes one after another along trunk and neck, and down the legs."""
+        """Stripes along trunk and neck, and down the legs."""
         size = self.size
         ahead, down = self.faces * (self.x - self.origin) + 0 * self.y, self.y - self.ground
         ways = [(limb, ahead, 1.0) for limb in self.limbs["trunk"]]
@@ -234,7 +239,7 @@ class Animal:
         return np.clip(0.6 + 2.2 * np.sin(2 * np.pi * turns), 0, 1)
 
     def _cells(self) -> Field:
-        """Dark cells about jittered points, their seams light."""
+        """Dark cells around jittered points, with light seams."""
         rng, cell = self.canvas.rng, self.size * self.canvas.rng.uniform(0.14, 0.18)
         y, x = np.broadcast_arrays(self.y / cell, self.x / cell)
         top, left = np.floor(y).astype(int), np.floor(x).astype(int)
@@ -255,7 +260,7 @@ class Animal:
         return np.clip(0.5 + 6 * (field - float(level)), 0, 1)
 
     def _cast_shadow(self, cover: Field) -> None:
-        """The outline laid on the ground: pressed flat, slanted away from the sun, blurred."""
+        """Draw the shadow: the outline flattened, slanted away from the sun and blurred."""
         canvas, size = self.canvas, self.size
         draw_shadow(canvas, Spot(self.ground, (self.left + self.right) / 2, 0.5 * size))
         box = canvas.box(self.ground - 0.5 * size, self.ground + 0.1 * size, 0, canvas.width)

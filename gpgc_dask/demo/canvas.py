@@ -25,10 +25,16 @@ TEXTURE = 256
 
 
 class Canvas:
-    """A picture (h, w, 3) in the making, and what all that is drawn on it shares.
+    """A picture (h, w, 3) to draw on, with its light and noise.
 
-    unit : the picture's height, where it is not too narrow for that;  sun : its side, −1 or 1
-    fine, coarse : noise
+    Attributes
+    ----------
+    unit : float
+        Height of the picture, or 3/4 of its width if that is smaller.
+    sun : float
+        Side of the sun, −1 or 1.
+    fine, coarse : (TEXTURE, TEXTURE) array
+        Noise.
     """
 
     def __init__(self, rng: np.random.Generator, height: int, width: int) -> None:
@@ -39,7 +45,7 @@ class Canvas:
         self.fine, self.coarse = _fractals(rng, 0.7, 1.7)
 
     def box(self, top: float, bottom: float, left: float, right: float) -> Box:
-        """The pixels within some bounds and the picture; one at least."""
+        """The pixels of the picture within bounds; at least one."""
         rows = np.clip([top - 2, bottom + 2], (0, 1), (self.height - 1, self.height)).astype(int)
         columns = np.clip([left - 2, right + 2], (0, 1), (self.width - 1, self.width)).astype(int)
         return slice(*rows.tolist()), slice(*columns.tolist())
@@ -50,42 +56,42 @@ class Canvas:
         return y[:, None], x[None, :]
 
     def noise(self, texture: Field, y: Any, x: Any, cell: float) -> Field:
-        """Noise of deviation 1 at places in pixels; ``cell`` pixels are one of the texture."""
+        """Noise with standard deviation 1 at places in pixels; a texel has ``cell`` pixels."""
         down, right = self.rng.uniform(0, TEXTURE, 2).astype(np.float32)
         at = np.broadcast_arrays(y / cell + down, x / cell + right)
         return ndimage.map_coordinates(texture, at, order=1, mode="grid-wrap")
 
     def tinted(self, colour: Colour, spread: float = 0.12) -> Field:
-        """(3,) a colour somewhat lighter or darker, and a little off."""
+        """(3,) a colour, slightly changed at random."""
         return float32(colour * (self.rng.normal(1, spread) + self.rng.normal(0, spread / 4, 3)))
 
     def blend(self, box: Box, alpha: Field, colour: Any) -> None:
-        """Lay a colour (3,) or (h, w, 3) over a box, as thick as ``alpha`` (h, w) in 0 … 1."""
-        there = self.pixels[box]
-        there += float32(alpha)[..., None] * (float32(colour) - there)
+        """Blend a colour (3,) or (h, w, 3) into a box, with opacity ``alpha`` (h, w) in 0 … 1."""
+        pixels = self.pixels[box]
+        pixels += float32(alpha)[..., None] * (float32(colour) - pixels)
 
     def solid(self, box: Box, distance: Field, height: Field, colour: Any) -> Field:
-        """Paint a thing in the sun; (h, w) how much of each of the picture's pixels it covers."""
+        """Paint a lit thing and return (h, w) the share of each pixel that it covers."""
         cover = np.zeros((self.height, self.width), dtype=np.float32)
         cover[box] = edge(distance)
         self.blend(box, cover[box], colour * self.lit(height)[..., None])
         return cover
 
     def lit(self, height: Field, soft: float = 1.0) -> Field:
-        """(h, w) brightness of a surface of some height (h, w), by a sun from one side above."""
+        """(h, w) brightness of a surface of height (h, w), lit from one side above."""
         down, right = np.gradient(ndimage.gaussian_filter(float32(height), soft))
         facing = 0.66 - 0.45 * self.sun * right + 0.6 * down
         return 0.55 + 0.7 * np.maximum(facing, 0) / np.sqrt(1 + down**2 + right**2)
 
     def darken(self, box: Box, shadow: Field) -> None:
-        """Shadow (h, w) in 0 … 1, a little blue."""
+        """Draw a slightly blue shadow (h, w) in 0 … 1."""
         self.pixels[box] *= 1 - float32(shadow)[..., None] * float32((0.62, 0.58, 0.5))
 
     def blur(self, sigma: float) -> None:
         self.pixels = ndimage.gaussian_filter(self.pixels, (sigma, sigma, 0), truncate=3)
 
     def develop(self) -> NDArray[np.uint8]:
-        """As a camera would: a soft lens, dark corners, a cast, grain."""
+        """The picture as a camera records it: soft, with dark corners, a colour cast and grain."""
         self.blur(0.0019 * self.unit)
         y, x = np.ogrid[-1 : 1 : self.height * 1j, -1 : 1 : self.width * 1j]
         exposure = self.rng.uniform(0.98, 1.1) * (1 - 0.09 * (y**2 + x**2))
@@ -103,7 +109,7 @@ def float32(values: Any) -> Field:
 
 
 def _fractals(rng: np.random.Generator, *powers: float) -> Iterator[Field]:
-    """(TEXTURE, TEXTURE) periodic noise of deviation 1, its amplitudes falling as 1/f^power."""
+    """(TEXTURE, TEXTURE) periodic noise with standard deviation 1 and amplitude 1/f^power."""
     frequency = np.hypot(np.fft.fftfreq(TEXTURE)[:, None], np.fft.rfftfreq(TEXTURE))
     frequency[0, 0] = np.inf
     white = np.fft.rfft2(rng.standard_normal((TEXTURE, TEXTURE), dtype=np.float32))

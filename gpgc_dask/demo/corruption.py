@@ -1,4 +1,4 @@
-"""The ways in which people and tools spoil masks."""
+"""Ways in which annotators and tools corrupt masks."""
 
 from __future__ import annotations
 
@@ -11,61 +11,87 @@ from scipy import ndimage
 from gpgc_dask.core.arrays import Mask
 from gpgc_dask.core.errors import InputError
 
-__all__ = ["SPOILERS", "WRONG", "overlap", "spoil"]
+__all__ = ["CORRUPTIONS", "WRONG", "corrupt_mask", "overlap"]
 
 WRONG = 0.5
-"""Intersection over union with the true mask below which anybody would call a mask wrong."""
+"""A mask is wrong if its intersection over union with the true mask is below this."""
 
 ATTEMPTS = 20
 
 
 class _Case(NamedTuple):
-    """What a mask is spoilt with. ``strength``: 0 … 1, more where that was not enough."""
+    """Input of a corruption; ``strength`` is 0 … 1, or more if that was not enough."""
 
     mask: Mask
     other: Mask
-    strangers: Sequence[Mask]
+    other_masks: Sequence[Mask]
     rng: np.random.Generator
     strength: float
 
 
-def spoil(
-    kind: str, mask: Mask, other: Mask, strangers: Sequence[Mask], rng: np.random.Generator
+def corrupt_mask(
+    kind: str, mask: Mask, other: Mask, other_masks: Sequence[Mask], rng: np.random.Generator
 ) -> Mask:
-    """(h, w) a mask spoilt in one of the ways in ``SPOILERS``, its overlap below ``WRONG``.
+    """Corrupt a mask so that its overlap with the true one is below ``WRONG``.
 
-    other : (h, w) mask of another thing in the photo;  strangers : (h, w) masks of other photos
+    Parameters
+    ----------
+    kind : str
+        One of ``CORRUPTIONS``.
+    mask : (height, width) array of bool
+        The true mask.
+    other : (height, width) array of bool
+        Mask of another thing in the photo.
+    other_masks : sequence of (height, width) array of bool
+        Masks of other photos.
+    rng : numpy.random.Generator
 
-    Strengths vary; where the outcome is nearly right, another is tried, and a stronger one.
+    Returns
+    -------
+    (height, width) array of bool
+
+    Notes
+    -----
+    The strength is random. If the result is nearly right, further attempts are stronger.
     """
     strength = rng.uniform()
     for _ in range(ATTEMPTS):
-        spoilt = SPOILERS[kind](_Case(mask, other, strangers, rng, strength))
-        if overlap(spoilt, mask) < WRONG:
-            return spoilt
+        corrupted = CORRUPTIONS[kind](_Case(mask, other, other_masks, rng, strength))
+        if overlap(corrupted, mask) < WRONG:
+            return corrupted
         strength += 0.25
     raise InputError(f"{ATTEMPTS} attempts at a mask of kind {kind!r} were all nearly right")
 
 
 def overlap(first: Mask, second: Mask) -> float:
-    """Intersection over union of two masks (h, w); 1 where both are empty."""
+    """Intersection over union of two masks.
+
+    Parameters
+    ----------
+    first, second : (height, width) array of bool
+
+    Returns
+    -------
+    float
+        1 if both masks are empty.
+    """
     union = np.count_nonzero(first | second)
     return np.count_nonzero(first & second) / union if union else 1.0
 
 
 def _shifted(case: _Case) -> Mask:
-    """Moved by 0.2 … 0.45 of the object's size."""
-    return _moved(case.mask, 0.2 + 0.25 * case.strength, case.rng)
+    """The mask moved by 0.2 … 0.45 of its size."""
+    return _move(case.mask, 0.2 + 0.25 * case.strength, case.rng)
 
 
 def _dilated(case: _Case) -> Mask:
-    """Grown by 0.06 … 0.12 of the picture's shorter side."""
+    """The mask grown by 0.06 … 0.12 of the shorter side of the picture."""
     radius = (0.06 + 0.06 * case.strength) * min(case.mask.shape)
     return ndimage.distance_transform_edt(~case.mask) <= radius
 
 
 def _box(case: _Case) -> Mask:
-    """The object's bounding box, on each side up to 0.15 of its size too large."""
+    """The bounding box of the mask, enlarged by up to 0.15 of its size on each side."""
     spans = []
     for span in _spans(case.mask):
         before, after = case.rng.uniform(0, 0.15 * case.strength, 2) * (span.stop - span.start)
@@ -84,14 +110,14 @@ def _empty(case: _Case) -> Mask:
 
 
 def _left_over(case: _Case) -> Mask:
-    """Another photo's mask; moved too, after several that were nearly right."""
-    if not case.strangers:
-        raise InputError("a mask can only be left over from another photo, and there is none")
-    mask = case.strangers[int(case.rng.integers(len(case.strangers)))]
-    return _moved(mask, 0.1 * (case.strength - 2), case.rng) if case.strength > 2 else mask.copy()
+    """The mask of another photo; moved after several attempts that were nearly right."""
+    if not case.other_masks:
+        raise InputError("a mask can be left over from another photo only, and there is none")
+    mask = case.other_masks[int(case.rng.integers(len(case.other_masks)))]
+    return _move(mask, 0.1 * (case.strength - 2), case.rng) if case.strength > 2 else mask.copy()
 
 
-SPOILERS: dict[str, Callable[[_Case], Mask]] = {
+CORRUPTIONS: dict[str, Callable[[_Case], Mask]] = {
     "shifted": _shifted,
     "dilated": _dilated,
     "box": _box,
@@ -107,8 +133,8 @@ def _spans(mask: Mask) -> tuple[slice, slice]:
     return slice(int(rows[0]), int(rows[-1]) + 1), slice(int(columns[0]), int(columns[-1]) + 1)
 
 
-def _moved(mask: Mask, share: float, rng: np.random.Generator) -> Mask:
-    """Moved by a share of its size in some direction; what leaves the picture is lost."""
+def _move(mask: Mask, share: float, rng: np.random.Generator) -> Mask:
+    """A mask moved by a share of its size in a random direction, cut off at the picture."""
     rows, columns = _spans(mask)
     angle = rng.uniform(0, 2 * np.pi)
     down = round(share * np.sin(angle) * (rows.stop - rows.start))

@@ -1,4 +1,4 @@
-"""A set of scenes as folders of photos and masks, some of the masks spoilt."""
+"""A set of scenes as folders of photos and masks, some of which are corrupted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from PIL import Image
 from gpgc_dask.core.arrays import Mask
 from gpgc_dask.core.errors import ExistsError, InputError
 from gpgc_dask.core.progress import Listener, Meter
-from gpgc_dask.demo.corruption import SPOILERS, spoil
+from gpgc_dask.demo.corruption import CORRUPTIONS, corrupt_mask
 from gpgc_dask.demo.scenes import draw_scene
 
 __all__ = ["write_set"]
@@ -26,36 +26,49 @@ JPEG_QUALITY = 92
 def write_set(
     folder: Path,
     n: int = 200,
-    spoilt: float = 1 / 3,
+    corrupted: float = 1 / 3,
     seed: int = 0,
     progress: Listener | None = None,
 ) -> pd.DataFrame:
-    """Draw n scenes, and spoil the masks of a share of them in all ways alike often.
+    """Draw scenes and corrupt the masks of some of them, each kind of corruption equally often.
 
-    folder : gets images/NAME.jpg, masks/NAME.png and truth/NAME.png (0 and 255), and spoilt.csv
-    progress : called with a :class:`~gpgc_dask.core.progress.Progress` for every photo
+    Parameters
+    ----------
+    folder : Path
+        Folder for images/NAME.jpg, masks/NAME.png, truth/NAME.png (0 and 255) and corrupted.csv.
+    n : int, default 200
+        Number of scenes.
+    corrupted : float, default 1/3
+        Share of the masks to corrupt.
+    seed : int, default 0
+        Seed of the random numbers.
+    progress : callable, optional
+        Called with a :class:`~gpgc_dask.core.progress.Progress` after each photo.
 
-    Returns what spoilt.csv says: ``image``, a photo's file name, and ``kind``, in which way its
-    mask is spoilt, "" where it is not.
+    Returns
+    -------
+    pandas.DataFrame
+        The content of corrupted.csv: ``image``, the file name of the photo, and ``kind``, the kind
+        of corruption of its mask, "" if it is not corrupted.
     """
-    if n < 2 or not 0 <= spoilt <= 1:
-        raise InputError(f"n must be 2 or more and spoilt in 0 … 1, got {n} and {spoilt}")
+    if n < 2 or not 0 <= corrupted <= 1:
+        raise InputError(f"n must be 2 or more and corrupted in 0 … 1, got {n} and {corrupted}")
     if any((folder / name).exists() for name in FOLDERS):
-        raise ExistsError(f"{folder} holds images already: choose another folder or remove it")
+        raise ExistsError(f"{folder} already contains images: choose another folder or remove it")
     for name in FOLDERS:
         (folder / name).mkdir(parents=True)
     rng = np.random.default_rng(seed)
     names = [f"scene_{number:0{max(len(str(n - 1)), 3)}d}" for number in range(n)]
     masks, others = _write_photos(folder, names, rng, Meter(progress, "drawing", n))
-    kinds = _choose_kinds(n, round(n * spoilt), rng)
+    kinds = _choose_kinds(n, round(n * corrupted), rng)
     for number, (name, kind) in enumerate(zip(names, kinds, strict=True)):
         mask = masks[number]
         if kind:
-            strangers = masks[:number] + masks[number + 1 :]
-            mask = spoil(kind, mask, others[number], strangers, rng)
+            other_masks = masks[:number] + masks[number + 1 :]
+            mask = corrupt_mask(kind, mask, others[number], other_masks, rng)
         _save(mask, folder / f"masks/{name}.png")
     table = pd.DataFrame({"image": [f"{name}.jpg" for name in names], "kind": kinds})
-    table.to_csv(folder / "spoilt.csv", index=False, lineterminator="\n")
+    table.to_csv(folder / "corrupted.csv", index=False, lineterminator="\n")
     return table
 
 
@@ -80,10 +93,10 @@ def _write_photo(folder: Path, name: str, seed: int) -> tuple[Mask, Mask]:
     return scene.mask, scene.other
 
 
-def _choose_kinds(n: int, spoilt: int, rng: np.random.Generator) -> list[str]:
-    """n kinds in random order, "" for n − spoilt of them, the others in equal numbers."""
-    ways = rng.permutation(list(SPOILERS)).tolist()
-    kinds = [ways[number % len(ways)] if number < spoilt else "" for number in range(n)]
+def _choose_kinds(n: int, corrupted: int, rng: np.random.Generator) -> list[str]:
+    """n kinds in random order, "" for n − corrupted of them, the others in equal numbers."""
+    names = rng.permutation(list(CORRUPTIONS)).tolist()
+    kinds = [names[number % len(names)] if number < corrupted else "" for number in range(n)]
     return rng.permutation(kinds).tolist()
 
 

@@ -13,9 +13,9 @@ __all__ = ["LANDS", "Land", "draw_grass", "draw_ground", "draw_sky"]
 
 @dataclass(frozen=True)
 class Land:
-    """Colours of a landscape, and about how much of what stands in it.
+    """Colours of a landscape, and roughly how many things are in it.
 
-    sky : above, and at the horizon;  ground : far, near, and in patches
+    ``sky`` has the colours above and at the horizon, ``ground`` those far, near and in patches.
     """
 
     sky: tuple[Colour, Colour]
@@ -70,7 +70,7 @@ LANDS = (
 
 
 def draw_sky(canvas: Canvas, land: Land, horizon: float) -> None:
-    """Clouds, or foliage against the light; before them two ranges of hills, the farther paler."""
+    """Draw clouds or backlit foliage, and two ranges of hills in front, the farther one paler."""
     box = canvas.box(0, horizon, 0, canvas.width)
     y, x = canvas.grid(box)
     canvas.pixels[box] = mix(*land.sky, np.clip(y / horizon, 0, 1))
@@ -88,7 +88,7 @@ def draw_sky(canvas: Canvas, land: Land, horizon: float) -> None:
 
 
 def draw_ground(canvas: Canvas, land: Land, horizon: float) -> None:
-    """Ground in perspective, with patches and grit as noise that lies flat, and grass."""
+    """Draw the ground in perspective, with patches, grit and grass."""
     box = canvas.box(horizon, canvas.height, 0, canvas.width)
     y, x = canvas.grid(box)
     near = np.maximum(y - horizon, 0) / (canvas.height - horizon)
@@ -104,7 +104,7 @@ def draw_ground(canvas: Canvas, land: Land, horizon: float) -> None:
 
 
 def draw_grass(canvas: Canvas, land: Land, horizon: float, before: float | None = None) -> None:
-    """Tufts of bent blades all over the ground, or some in front of what stands on a row."""
+    """Draw tufts of bent blades all over the ground, or some in front of a row."""
     rng, unit = canvas.rng, canvas.unit
     tufts = 1 + land.blades // (12 if before is None else 72)
     top = horizon if before is None else before
@@ -125,9 +125,10 @@ def draw_grass(canvas: Canvas, land: Land, horizon: float, before: float | None 
 def _scatter(
     canvas: Canvas, y: Field, x: Field, thickness: Field, light: Field
 ) -> tuple[Field, Field]:
-    """(alpha, brightness), both (h, w), of strokes: each point covers the four pixels about it.
+    """(alpha, brightness), both (h, w), of lines: each point covers the four pixels about it.
 
-    y, x, thickness : (points, strokes);  light : (strokes,)
+    y, x, thickness : (points, lines)
+    light : (lines,)
     """
     shape = (canvas.height, canvas.width)
     cover, shine = np.zeros((2, canvas.height * canvas.width))

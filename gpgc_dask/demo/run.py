@@ -1,4 +1,4 @@
-"""The whole job on images that it draws itself: ingest, fit, rank, report, and how well it went."""
+"""The demo: ingest, fit, rank and report on drawn images, and how well that works."""
 
 from __future__ import annotations
 
@@ -34,32 +34,47 @@ WRITTEN = (
     "images",
     "masks",
     "truth",
-    "spoilt.csv",
+    "corrupted.csv",
     "data.zarr",
     "model.zarr",
     "ranking.csv",
     "predicted",
     "report.html",
 )
-"""All that a demo leaves in its folder, beside the mark that says it is one."""
+"""What a demo writes to its folder, next to ``MARK``."""
 
 MARK = "demo.json"
+"""The results; marks the folder of a demo."""
 
 
 @dataclass(frozen=True)
 class DemoResult:
-    """How a demo went. ``found``: spoilt masks in the worst third of the ranking, by agreement.
+    """Results of a demo.
 
-    kinds : {way of spoiling: (found, of how many)}
-    given_accuracy, learned_accuracy : average class accuracy in pixels against the true masks, of
-        the masks that were given and of those that the model predicts after learning from them
-    seconds : {stage: by the clock}
+    Attributes
+    ----------
+    folder, report : str
+        Paths of the folder and of the report.
+    images : int
+        Number of images.
+    corrupted : int
+        Number of corrupted masks.
+    found : int
+        Number of corrupted masks in the worst third of the ranking by agreement.
+    kinds : dict
+        {kind of corruption: (number found, number of masks)}.
+    given_accuracy : float
+        Average class accuracy of the given masks in pixels, compared with the true ones.
+    learned_accuracy : float
+        The same for the masks that the model predicts.
+    seconds : dict
+        {stage: seconds}.
     """
 
     folder: str
     report: str
     images: int
-    spoilt: int
+    corrupted: int
     found: int
     kinds: dict[str, tuple[int, int]]
     given_accuracy: float
@@ -69,7 +84,17 @@ class DemoResult:
 
 @dataclass(frozen=True)
 class DemoListener:
-    """Who hears of a demo's course: ``command`` what each stage would be on the command line."""
+    """Functions that are called while a demo runs.
+
+    Attributes
+    ----------
+    command : callable
+        Called with the command line of each stage.
+    progress : callable, optional
+        Called with a :class:`~gpgc_dask.core.progress.Progress`.
+    fit : callable, optional
+        Called with the entries of the history of the fit.
+    """
 
     command: Callable[[str], None] = lambda text: None
     progress: Callable[[Progress], None] | None = None
@@ -85,51 +110,67 @@ def run_demo(
     listener: DemoListener | None = None,
     client: AbstractContextManager[Any] | None = None,
 ) -> DemoResult:
-    """Draw n images, spoil a third of their masks, and find out which.
+    """Draw images, corrupt a third of their masks, and find the corrupted ones.
 
-    folder : a new or empty folder, or that of an earlier demo, whose files are replaced
-    client : for the ingest, as :func:`gpgc_dask.pipelines.ingest.ingest` takes it
+    Parameters
+    ----------
+    folder : path
+        A new or empty folder, or the folder of an earlier demo, whose files are replaced.
+    n : int, default 200
+        Number of images.
+    seed : int, default 0
+        Seed of the images.
+    backbone : str or Backbone, default "lite0"
+        As in :func:`gpgc_dask.ingest`.
+    listener : DemoListener, optional
+        Functions to call while the demo runs.
+    client : context manager, optional
+        Dask client for the ingest.
+
+    Returns
+    -------
+    DemoResult
     """
-    found_backbone = find_backbone(backbone)
-    place = _cleared(Path(folder))
-    hear = listener or DemoListener()
+    loaded_backbone = find_backbone(backbone)
+    place = _clear(Path(folder))
+    events = listener or DemoListener()
     clock = _Clock()
     with clock("drawing"):
-        truth = write_set(place, n, seed=seed, progress=hear.progress)
+        truth = write_set(place, n, seed=seed, progress=events.progress)
     data, model_path, page = place / "data.zarr", place / "model.zarr", place / "report.html"
     chosen = f" --backbone {backbone}" if isinstance(backbone, str) and backbone != "lite0" else ""
-    hear.command(f"$ gpgc ingest {place / 'images'} {place / 'masks'} -o {data}{chosen}")
+    events.command(f"$ gpgc ingest {place / 'images'} {place / 'masks'} -o {data}{chosen}")
     with clock("ingest"):
         ingest(
             place / "images",
             place / "masks",
             data,
-            backbone=found_backbone,
-            progress=hear.progress,
+            backbone=loaded_backbone,
+            progress=events.progress,
             client=client,
         )
-    hear.command(f"$ gpgc fit {data} -o {model_path}")
+    events.command(f"$ gpgc fit {data} -o {model_path}")
     with clock("fit"):
-        model = train(data, model_path, progress=hear.fit)
+        model = train(data, model_path, progress=events.fit)
     ranking = rank(model.review_)
-    hear.command(f"$ gpgc rank {model_path} -o {place / 'ranking.csv'}")
+    events.command(f"$ gpgc rank {model_path} -o {place / 'ranking.csv'}")
     write_whole(place / "ranking.csv", to_csv(ranking).encode())
-    hear.command(f"$ gpgc report {data} {model_path} -o {page}")
+    events.command(f"$ gpgc report {data} {model_path} -o {page}")
     dataset = open_dataset(data)
     with clock("report"):
-        write_report(dataset, model, page, title="gpgc demo", progress=hear.progress)
+        write_report(dataset, model, page, title="gpgc demo", progress=events.progress)
     with clock("evaluation"):
         write_masks(dataset, model.predict(dataset), place / "predicted")
         given, learned = (
             evaluate(place / name, place / "truth").average_class_accuracy
             for name in ("masks", "predicted")
         )
-    kinds = _found(truth, ranking)
+    kinds = _count_found(truth, ranking)
     result = DemoResult(
         folder=str(place),
         report=str(page),
         images=n,
-        spoilt=sum(of for _, of in kinds.values()),
+        corrupted=sum(of for _, of in kinds.values()),
         found=sum(found for found, _ in kinds.values()),
         kinds=kinds,
         given_accuracy=given,
@@ -140,13 +181,15 @@ def run_demo(
     return result
 
 
-def _cleared(place: Path) -> Path:
-    """The folder without an earlier demo's files; an error where it holds anything else."""
+def _clear(place: Path) -> Path:
+    """Remove the files of an earlier demo; raise an error if the folder holds anything else."""
     if place.exists() and not place.is_dir():
         raise NotAFolderError(f"{place} is not a folder: choose another with --out")
-    there = {path.name for path in place.iterdir()} if place.exists() else set()
-    if there and MARK not in there:
-        raise ExistsError(f"{place} is not empty and no earlier demo's: choose another (--out)")
+    names = {path.name for path in place.iterdir()} if place.exists() else set()
+    if names and MARK not in names:
+        raise ExistsError(
+            f"{place} is neither empty nor the folder of a demo: choose another (--out)"
+        )
     place.mkdir(parents=True, exist_ok=True)
     write_whole(place / MARK, b"{}")
     for name in WRITTEN:
@@ -158,19 +201,19 @@ def _cleared(place: Path) -> Path:
     return place
 
 
-def _found(truth: pd.DataFrame, ranking: pd.DataFrame) -> dict[str, tuple[int, int]]:
-    """{way of spoiling: (how many of them are in the worst third, of how many)}."""
+def _count_found(truth: pd.DataFrame, ranking: pd.DataFrame) -> dict[str, tuple[int, int]]:
+    """{kind of corruption: (number in the worst third, number of masks)}."""
     worst = set(ranking["image"].head(round(len(ranking) / 3)))
-    spoilt = truth[truth["kind"] != ""]
+    corrupted = truth[truth["kind"] != ""]
     return {
         str(kind): (int(names.isin(worst).sum()), len(names))
-        for kind, names in spoilt.groupby("kind")["image"]
+        for kind, names in corrupted.groupby("kind")["image"]
     }
 
 
 @dataclass
 class _Clock:
-    """Seconds by stage."""
+    """Measures the seconds of each stage."""
 
     seconds: dict[str, float] = field(default_factory=dict)
 

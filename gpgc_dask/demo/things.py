@@ -1,4 +1,4 @@
-"""What stands about in a scene: trunks, bushes, boulders, bales and barrels."""
+"""Things in a scene: trunks, bushes, boulders, bales and barrels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["THINGS", "Spot", "draw_clutter", "draw_shadow"]
 
 
 class Spot(NamedTuple):
-    """Where a thing stands: on which row, about which column; and how large it is."""
+    """Place of a thing: the row it stands on, its centre column and its size."""
 
     base: float
     centre: float
@@ -22,7 +22,7 @@ class Spot(NamedTuple):
 
 
 def draw_clutter(canvas: Canvas, land: Land, horizon: float) -> None:
-    """Trunks, bushes and stones, the farther first and smaller; all in the background."""
+    """Draw trunks, bushes and stones in the background, the farther first and smaller."""
     rng, unit = canvas.rng, canvas.unit
     for centre in rng.uniform(0, canvas.width, rng.poisson(land.trunks)).tolist():
         base, radius = horizon + unit * rng.uniform(0, 0.12), unit * rng.uniform(0.012, 0.034)
@@ -38,7 +38,7 @@ def draw_clutter(canvas: Canvas, land: Land, horizon: float) -> None:
 
 
 def draw_shadow(canvas: Canvas, spot: Spot) -> None:
-    """A soft shadow on the ground under a thing, away from the sun."""
+    """Draw a soft shadow on the ground under a thing, away from the sun."""
     base, centre, radius = spot
     centre -= 0.35 * canvas.sun * radius
     box = canvas.box(base - radius, base + radius, centre - 3 * radius, centre + 3 * radius)
@@ -48,7 +48,7 @@ def draw_shadow(canvas: Canvas, spot: Spot) -> None:
 
 
 def _draw_trunk(canvas: Canvas, land: Land, spot: Spot) -> None:
-    """A tree's trunk, its crown out of the picture."""
+    """Draw the trunk of a tree whose crown is outside the picture."""
     base, centre, radius = spot
     box = canvas.box(0, base, centre - 3 * radius, centre + 3 * radius)
     y, x = canvas.grid(box)
@@ -93,7 +93,7 @@ def _draw_boulder(canvas: Canvas, land: Land, spot: Spot) -> Field:
 
 
 def _draw_bale(canvas: Canvas, land: Land, spot: Spot) -> Field:
-    """A round bale of straw, its wound face towards us."""
+    """Draw a round bale of straw, its wound face to the front."""
     base, centre, radius = spot
     draw_shadow(canvas, Spot(base, centre, 1.3 * radius))
     length = 0.7 * radius * float(canvas.rng.choice([-1, 1]))
@@ -111,7 +111,7 @@ def _draw_bale(canvas: Canvas, land: Land, spot: Spot) -> Field:
 
 
 def _draw_barrel(canvas: Canvas, land: Land, spot: Spot) -> Field:
-    """An upright barrel: staves, three hoops, a lid seen a little from above."""
+    """Draw an upright barrel: staves, three hoops, a lid seen slightly from above."""
     base, centre, radius = spot
     draw_shadow(canvas, spot)
     tall, lid = 1.25 * radius, 0.2 * radius

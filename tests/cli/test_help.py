@@ -89,7 +89,7 @@ def test_examples_run_as_written(place, monkeypatch, capsys):
     assert (place / "report.html").stat().st_size > 10_000
 
 
-def test_the_demo_finds_the_spoilt_masks(tmp_path, monkeypatch, capsys):
+def test_the_demo_finds_the_corrupted_masks(tmp_path, monkeypatch, capsys):
     """As its help has it, but for 200 images: .ci/run looks at what the README's demo finds."""
     monkeypatch.chdir(tmp_path)
     (command,) = examples("demo")
@@ -97,11 +97,11 @@ def test_the_demo_finds_the_spoilt_masks(tmp_path, monkeypatch, capsys):
     (folder,) = tmp_path.iterdir()
     found = json.loads((folder / "demo.json").read_text())
     assert found["images"] == 60
-    assert found["spoilt"] == 20
-    assert found["found"] >= 0.9 * found["spoilt"], found["kinds"]
+    assert found["corrupted"] == 20
+    assert found["found"] >= 0.9 * found["corrupted"], found["kinds"]
     assert len(found["kinds"]) == 6
     assert found["learned_accuracy"] > found["given_accuracy"]
-    assert f"{found['found']} of the 20 spoilt masks are among the worst third" in out
+    assert f"{found['found']} of the 20 corrupted masks are among the worst third" in out
     assert (folder / "report.html").as_uri() in out.replace("\n", "")
 
 

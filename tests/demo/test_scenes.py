@@ -1,4 +1,4 @@
-"""The demo's scenes show what their masks say, and spoilt masks are wrong in the way they claim."""
+"""The scenes of the demo match their masks, and corrupted masks are wrong as their kind says."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 from scipy import ndimage
 
-from gpgc_dask.demo.corruption import SPOILERS, WRONG, overlap, spoil
+from gpgc_dask.demo.corruption import CORRUPTIONS, WRONG, corrupt_mask, overlap
 from gpgc_dask.demo.folders import write_set
 from gpgc_dask.demo.scenes import draw_scene
 from tests.support.images import tree_bytes
@@ -26,7 +26,7 @@ def scenes():
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     folder = tmp_path_factory.mktemp("demo") / "set"
-    return folder, write_set(folder, n=28, spoilt=0.5, seed=3)
+    return folder, write_set(folder, n=28, corrupted=0.5, seed=3)
 
 
 def bounding_box(mask):
@@ -102,12 +102,12 @@ def test_photos_use_the_whole_range(scenes):
         assert (scene.photo == 255).all(2).mean() < 0.1
 
 
-@pytest.mark.parametrize("kind", SPOILERS)
-def test_spoilt_masks_are_wrong_and_as_their_kind_says(scenes, kind):
+@pytest.mark.parametrize("kind", CORRUPTIONS)
+def test_corrupted_masks_are_wrong_and_as_their_kind_says(scenes, kind):
     rng = np.random.default_rng(0)
     for number, scene in enumerate(scenes):
-        truth, strangers = scene.mask.copy(), [s.mask for s in scenes if s is not scene]
-        mask = spoil(kind, scene.mask, scene.other, strangers, rng)
+        truth, other_masks = scene.mask.copy(), [s.mask for s in scenes if s is not scene]
+        mask = corrupt_mask(kind, scene.mask, scene.other, other_masks, rng)
         np.testing.assert_array_equal(scene.mask, truth, err_msg=f"scene {number} was changed")
         assert mask.shape == truth.shape
         assert mask.dtype == np.bool_
@@ -125,22 +125,22 @@ def test_spoilt_masks_are_wrong_and_as_their_kind_says(scenes, kind):
         elif kind == "empty":
             assert not mask.any()
         else:
-            assert any(np.array_equal(mask, stranger) for stranger in strangers)
+            assert any(np.array_equal(mask, other) for other in other_masks)
 
 
 def test_shifted_masks_keep_their_outline():
     truth = np.zeros((100, 100), dtype=bool)
     truth[40:55, 45:60] = np.tri(15, dtype=bool)
     for seed in range(20):
-        mask = spoil("shifted", truth, truth, [], np.random.default_rng(seed))
+        mask = corrupt_mask("shifted", truth, truth, [], np.random.default_rng(seed))
         np.testing.assert_array_equal(truth[bounding_box(truth)], mask[bounding_box(mask)])
 
 
-def test_spoiling_is_seeded(scenes):
-    one, stranger = scenes[:2]
-    for kind in SPOILERS:
+def test_corruption_is_seeded(scenes):
+    scene, another = scenes[:2]
+    for kind in CORRUPTIONS:
         first, again = (
-            spoil(kind, one.mask, one.other, [stranger.mask], np.random.default_rng(4))
+            corrupt_mask(kind, scene.mask, scene.other, [another.mask], np.random.default_rng(4))
             for _ in range(2)
         )
         np.testing.assert_array_equal(first, again)
@@ -149,37 +149,37 @@ def test_spoiling_is_seeded(scenes):
 @pytest.mark.parametrize("kind", ["shifted", "dilated", "box"])
 def test_strengths_vary(scenes, kind):
     scene, rng = scenes[1], np.random.default_rng(0)
-    masks = {spoil(kind, scene.mask, scene.other, [], rng).tobytes() for _ in range(8)}
+    masks = {corrupt_mask(kind, scene.mask, scene.other, [], rng).tobytes() for _ in range(8)}
     assert len(masks) > 4
 
 
 def test_what_would_be_right_is_tried_again(scenes):
-    """A full box is its own bounding box, and a stranger may be no other than the mask."""
+    """A full box is its own bounding box, and the other mask may be the same."""
     full = np.zeros((60, 80), dtype=bool)
     full[20:40, 25:55] = True
     for seed in range(20):
         rng = np.random.default_rng(seed)
         for kind in ("shifted", "dilated", "box"):
-            assert overlap(spoil(kind, full, ~full, [], rng), full) < WRONG
+            assert overlap(corrupt_mask(kind, full, ~full, [], rng), full) < WRONG
         own = scenes[0].mask
-        assert overlap(spoil("left over", own, ~own, [own], rng), own) < WRONG
+        assert overlap(corrupt_mask("left over", own, ~own, [own], rng), own) < WRONG
 
 
-def test_what_cannot_be_spoilt_is_refused(scenes):
+def test_what_cannot_be_corrupted_is_rejected(scenes):
     mask = scenes[0].mask
     rng = np.random.default_rng(0)
     with pytest.raises(ValueError, match="from another photo"):
-        spoil("left over", mask, ~mask, [], rng)
+        corrupt_mask("left over", mask, ~mask, [], rng)
     with pytest.raises(ValueError, match="nearly right"):
-        spoil("wrong object", mask, mask, [], rng)
+        corrupt_mask("wrong object", mask, mask, [], rng)
 
 
 def test_set_has_the_files_that_it_says(written):
     folder, table = written
     assert sorted(path.name for path in folder.iterdir()) == [
+        "corrupted.csv",
         "images",
         "masks",
-        "spoilt.csv",
         "truth",
     ]
     stems = [f"scene_{number:03d}" for number in range(28)]
@@ -187,11 +187,11 @@ def test_set_has_the_files_that_it_says(written):
     for part, ending in (("images", "jpg"), ("masks", "png"), ("truth", "png")):
         names = sorted(path.name for path in (folder / part).iterdir())
         assert names == [f"{stem}.{ending}" for stem in stems]
-    kept = pd.read_csv(folder / "spoilt.csv", keep_default_na=False)
-    pd.testing.assert_frame_equal(kept, table, check_dtype=False)
+    stored = pd.read_csv(folder / "corrupted.csv", keep_default_na=False)
+    pd.testing.assert_frame_equal(stored, table, check_dtype=False)
 
 
-def test_set_is_spoilt_where_it_says(written):
+def test_set_is_corrupted_where_it_says(written):
     folder, table = written
     for image, kind in zip(table.image, table.kind, strict=True):
         mask, truth = (
@@ -206,27 +206,27 @@ def test_set_is_spoilt_where_it_says(written):
             assert photo.mode == "RGB"
 
 
-def test_set_spoils_in_all_ways_alike_and_anywhere(written):
+def test_set_corrupts_in_all_ways_alike_and_anywhere(written):
     _, table = written
     counts = table.kind.value_counts()
     assert counts[""] == 14
-    assert set(counts.index) == {"", *SPOILERS}
+    assert set(counts.index) == {"", *CORRUPTIONS}
     assert set(counts.drop("")) == {2, 3}
-    spoilt = np.flatnonzero(table.kind != "")
-    assert spoilt.min() < 9
-    assert spoilt.max() > 18
-    assert np.ptp(np.diff(spoilt)) > 0
+    corrupted = np.flatnonzero(table.kind != "")
+    assert corrupted.min() < 9
+    assert corrupted.max() > 18
+    assert np.ptp(np.diff(corrupted)) > 0
 
 
 @pytest.mark.parametrize(("share", "count"), [(0, 0), (1 / 3, 2), (1, 5)])
-def test_share_of_spoilt_masks(tmp_path, share, count):
-    table = write_set(tmp_path, n=5, spoilt=share, seed=1)
+def test_share_of_corrupted_masks(tmp_path, share, count):
+    table = write_set(tmp_path, n=5, corrupted=share, seed=1)
     assert (table.kind != "").sum() == count
 
 
 def test_set_of_a_seed(tmp_path):
     for name, seed in (("first", 7), ("again", 7), ("another", 8)):
-        write_set(tmp_path / name, n=4, spoilt=0.5, seed=seed)
+        write_set(tmp_path / name, n=4, corrupted=0.5, seed=seed)
     first, again, another = (tree_bytes(tmp_path / name) for name in ("first", "again", "another"))
     assert first == again
     assert first["images/scene_000.jpg"] != another["images/scene_000.jpg"]
@@ -238,11 +238,11 @@ def test_set_tells_how_far_it_is(tmp_path):
     assert [(one.done, one.total) for one in heard] == [(0, 3), (1, 3), (2, 3), (3, 3)]
 
 
-def test_set_refuses_what_it_cannot_do(tmp_path):
+def test_wrong_sets_are_rejected(tmp_path):
     with pytest.raises(ValueError, match="2 or more"):
         write_set(tmp_path, n=1)
     with pytest.raises(ValueError, match="0 … 1"):
-        write_set(tmp_path, n=4, spoilt=1.5)
+        write_set(tmp_path, n=4, corrupted=1.5)
     (tmp_path / "masks").mkdir()
     with pytest.raises(FileExistsError, match="choose another folder"):
         write_set(tmp_path, n=4)
