@@ -1,8 +1,8 @@
-"""Certificates for a Dask cluster of one's own: an authority and what it vouches for.
+"""Certificates for a Dask cluster: an authority, and one certificate per role.
 
-Dask asks both sides of every connection for a certificate of the authority that it was given, and
-does not look at host names: whoever holds ``ca-key.pem`` decides who takes part. Clients' may only
-call, so that a stolen one cannot play the scheduler.
+Dask requires a certificate of the given authority from both sides of every connection, and does not
+check host names: the owner of ``ca-key.pem`` decides who may connect. Certificates of clients are
+valid for outgoing connections only, so that a stolen one cannot impersonate the scheduler.
 """
 
 from __future__ import annotations
@@ -25,16 +25,37 @@ __all__ = ["ROLES", "make_certificates"]
 
 ROLES = ("scheduler", "worker", "client")
 
-CALLS, ANSWERS = ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH
+OUTGOING, INCOMING = ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH
 
-MAY = {"scheduler": [CALLS, ANSWERS], "worker": [CALLS, ANSWERS], "client": [CALLS]}
+USAGES = {
+    "scheduler": [OUTGOING, INCOMING],
+    "worker": [OUTGOING, INCOMING],
+    "client": [OUTGOING],
+}
 
 
 def make_certificates(folder: str | PathLike[str], *, days: int = 365) -> list[Path]:
     """Write an authority and a certificate for each role into a new or empty folder.
 
-    ``ca.pem`` and ``ca-key.pem``, ``scheduler.pem`` and ``scheduler-key.pem``, and so on. Keys are
-    for their owner's eyes only. Returns the files.
+    The files are ``ca.pem`` and ``ca-key.pem``, ``scheduler.pem`` and ``scheduler-key.pem``, and so
+    on. Only their owner can read the keys.
+
+    Parameters
+    ----------
+    folder : path-like
+        New or empty folder.
+    days : int, default 365
+        Number of days for which the certificates are valid.
+
+    Returns
+    -------
+    list of Path
+        The files.
+
+    Raises
+    ------
+    ExistsError
+        If the folder is not empty.
     """
     target = Path(folder).expanduser()
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
@@ -59,7 +80,7 @@ def make_certificates(folder: str | PathLike[str], *, days: int = 365) -> list[P
             _builder(_name(f"gpgc_dask {role}"), name, key, until)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_usage(signs=False), critical=True)
-            .add_extension(x509.ExtendedKeyUsage(MAY[role]), critical=False)
+            .add_extension(x509.ExtendedKeyUsage(USAGES[role]), critical=False)
             .add_extension(issuer, critical=False)
             .sign(authority_key, hashes.SHA256())
         )
@@ -80,7 +101,7 @@ def _builder(
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        # Clocks of other machines may be a little behind.
+        # Clocks of other machines may be slow.
         .not_valid_before(datetime.now(UTC) - timedelta(hours=1))
         .not_valid_after(until)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
@@ -107,7 +128,7 @@ def _write(
     public, private = folder / f"{name}.pem", folder / f"{name}-key.pem"
     public.write_bytes(certificate.public_bytes(Encoding.PEM))
     text = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    # Never readable by others, not even before it is written.
+    # Not readable by others at any time, not even before it is written.
     with os.fdopen(os.open(private, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(text)
     return public, private

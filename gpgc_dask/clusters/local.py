@@ -8,7 +8,7 @@ import dask
 from distributed import LocalCluster
 
 from gpgc_dask.clusters.request import ClusterRequest
-from gpgc_dask.execution.cancel import without_interrupts
+from gpgc_dask.execution.cancel import ignore_interrupts
 
 __all__ = ["DASK_SETTINGS", "start_local"]
 
@@ -33,7 +33,7 @@ def start_local(request: ClusterRequest) -> LocalCluster:
     request.reject_settings("local")
     tls = request.tls
     level = logging.getLogger("distributed").getEffectiveLevel()
-    with without_interrupts(), dask.config.set(DASK_SETTINGS):
+    with ignore_interrupts(), dask.config.set(DASK_SETTINGS):
         cluster = LocalCluster(
             n_workers=request.start_count(dask.system.CPU_COUNT),
             threads_per_worker=1,

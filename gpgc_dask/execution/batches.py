@@ -1,4 +1,4 @@
-"""Much work on a Dask cluster, a bounded number of pieces at a time, and what may befall it."""
+"""Many pieces of work on a Dask cluster, a bounded number at a time, and their failures."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ import errno
 import uuid
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import count, repeat
 from typing import Any
 
 from distributed import Client, Future, KilledWorker, as_completed
 
 from gpgc_dask.core.errors import PipelineError
-from gpgc_dask.execution.cancel import leave_interrupts, stop
+from gpgc_dask.execution.cancel import cancel_futures, protect_workers
 from gpgc_dask.execution.client import any_client
-from gpgc_dask.execution.compute import LOST
+from gpgc_dask.execution.compute import CLUSTER_ERRORS
 
-__all__ = ["Guard", "completed", "completed_batches", "entered"]
+__all__ = ["client_context", "completed_batches", "completed_pieces", "translate_failures"]
 
 
-def entered(client: Any) -> AbstractContextManager[Client]:
-    """The context of a client; one that somebody has opened stays open."""
+def client_context(client: Any) -> AbstractContextManager[Client]:
+    """A context with a client: the given context, or one that leaves an open client open."""
     if client is None:
         return any_client()
     return nullcontext(client) if isinstance(client, Client) else client
 
 
-def completed(
+def completed_pieces(
     name: str,
     client: Client,
     function: Callable[..., Any],
@@ -35,31 +35,48 @@ def completed(
     arguments: tuple[Any, ...],
     ahead: int,
 ) -> Generator[tuple[Any, Future]]:
-    """(piece, its finished future) as they come, of ``function(piece, *arguments)`` on workers.
+    """Run ``function(piece, *arguments)`` on workers; yield (piece, future) as they finish.
 
-    At most ``ahead`` are under way, the next submitted before a finished one is handed out.
-    Whoever stops early, and closes this, has what is under way cancelled. ``name`` is what Dask's
-    dashboard calls the tasks.
+    Closing the generator cancels the tasks that are running.
+
+    Parameters
+    ----------
+    name : str
+        Name of the tasks in Dask's dashboard.
+    client : distributed.Client
+        Client of the cluster.
+    function : callable
+        Function that runs on the workers.
+    pieces : sequence
+        First arguments of the function, one per task.
+    arguments : tuple
+        Further arguments of the function.
+    ahead : int
+        Number of tasks at a time. The next is submitted before a finished one is yielded.
+
+    Yields
+    ------
+    tuple of (piece, distributed.Future)
     """
-    leave_interrupts(client)
+    protect_workers(client)
     waiting = deque(pieces)
-    under_way: dict[Any, tuple[Any, Future]] = {}
+    running: dict[Any, tuple[Any, Future]] = {}
     keys = zip(repeat(name), repeat(uuid.uuid4().hex[:12]), count())
 
     def submit(piece: Any) -> Future:
         future = client.submit(function, piece, *arguments, key=next(keys), pure=False)
-        under_way[future.key] = piece, future
+        running[future.key] = piece, future
         return future
 
     try:
         queue = as_completed([submit(waiting.popleft()) for _ in range(min(ahead, len(waiting)))])
         for future in queue:
-            piece, _ = under_way.pop(future.key)
+            piece, _ = running.pop(future.key)
             if waiting:
                 queue.add(submit(waiting.popleft()))
             yield piece, future
     finally:
-        stop(client, [future for _, future in under_way.values()])
+        cancel_futures(client, [future for _, future in running.values()])
 
 
 def completed_batches(
@@ -70,46 +87,53 @@ def completed_batches(
     arguments: tuple[Any, ...],
     ahead: int,
 ) -> Iterator[tuple[list[Any], Future]]:
-    """As :func:`completed`, for lists of items; a future that says KilledWorker is of one item.
+    """Like :func:`completed_pieces` for lists of items; only single items raise KilledWorker.
 
-    Workers die over some batches, at times innocent ones that lay beside the culprit: with nothing
-    else under way each item of these then answers for itself.
+    A batch whose workers died may be innocent, if it ran next to the culprit. The items of such
+    batches are run again one by one, with nothing else running.
     """
     suspects: list[Any] = []
-    for batch, future in completed(name, client, function, batches, arguments, ahead):
+    for batch, future in completed_pieces(name, client, function, batches, arguments, ahead):
         if future.status == "error" and isinstance(future.exception(), KilledWorker):
             suspects += batch
         else:
             yield batch, future
     alone = [[item] for item in suspects]
-    yield from completed(name, client, function, alone, arguments, ahead=1)
+    yield from completed_pieces(name, client, function, alone, arguments, ahead=1)
 
 
-class Guard:
-    """Turns what the machine does to the work into an error that says how to go on.
+@contextmanager
+def translate_failures(where: object, what: str) -> Iterator[None]:
+    """Turn failures of the machine or the cluster into errors with a way out.
 
-    where : what is written to;  what : the piece of work
+    Parameters
+    ----------
+    where : object
+        What is written to, for messages.
+    what : str
+        The piece of work, for messages.
+
+    Raises
+    ------
+    PipelineError
+        If workers died, the cluster was lost, or the disk is full.
     """
-
-    def __init__(self, where: object, what: str) -> None:
-        self.where, self.what = where, what
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
-        if isinstance(error, KilledWorker):
-            raise PipelineError(
-                f"workers died again and again over {self.what}: give them more memory, or a "
-                "smaller side (--side), and go on with resume=True (--resume)"
-            ) from error
-        if isinstance(error, LOST):
-            raise PipelineError(
-                f"the connection to the cluster was lost over {self.what}: what is done is kept; "
-                "go on with resume=True (--resume) once it is back"
-            ) from error
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise PipelineError(
-                f"no space is left at {self.where}: what is done is kept; make room and go on "
-                "with resume=True (--resume)"
-            ) from error
+    try:
+        yield
+    except KilledWorker as error:
+        raise PipelineError(
+            f"workers died repeatedly over {what}: give them more memory, or a smaller side "
+            "(--side), and continue with resume=True (--resume)"
+        ) from error
+    except CLUSTER_ERRORS as error:
+        raise PipelineError(
+            f"the connection to the cluster was lost over {what}: finished work is kept; continue "
+            "with resume=True (--resume) once the cluster is back"
+        ) from error
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise PipelineError(
+            f"no space is left at {where}: finished work is kept; free some space and continue "
+            "with resume=True (--resume)"
+        ) from error

@@ -1,4 +1,4 @@
-"""Which Dask cluster work goes to: the active client's, one by address, or one of our own."""
+"""The Dask client that work is sent to, and the resources of its cluster."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ __all__ = [
     "active_client",
     "any_client",
     "cluster_resources",
-    "is_inside",
+    "is_in_process",
     "map_workers",
     "n_threads",
 ]
 
 
 def active_client() -> Client | None:
-    """The distributed client that computations go to, if any."""
+    """The distributed client that computations are sent to, if any."""
     owner = getattr(get_scheduler(), "__self__", None)
     return owner if isinstance(owner, Client) else None
 
 
-def is_inside(client: Client) -> bool:
+def is_in_process(client: Client) -> bool:
     """Whether the client's workers are threads of this process."""
     return str(client.scheduler.address).startswith("inproc")
 
 
 def n_threads() -> int:
-    """Threads that the current scheduler will run tasks on."""
+    """Number of threads on which the current scheduler runs tasks."""
     client = active_client()
     if client is not None:
         return max(sum(client.nthreads().values()), 1)
@@ -44,9 +44,13 @@ def n_threads() -> int:
 
 
 def cluster_resources() -> tuple[int, int, int | None, bool]:
-    """(workers, threads of each, bytes of memory of each or None, are they other processes).
+    """Resources of the active client's cluster, or of this process if there is none.
 
-    Of the active client's cluster, the smallest worker counting; else of this process.
+    Returns
+    -------
+    tuple of (int, int, int or None, bool)
+        Number of workers, threads per worker, bytes of memory of the smallest worker (None:
+        unknown), and whether the workers are other processes.
     """
     client = active_client()
     if client is None:
@@ -56,13 +60,13 @@ def cluster_resources() -> tuple[int, int, int | None, bool]:
         return 1, 1, None, True
     limits = [worker["memory_limit"] for worker in workers if worker["memory_limit"]]
     threads = max(worker["nthreads"] for worker in workers)
-    return len(workers), threads, min(limits) if limits else None, not is_inside(client)
+    return len(workers), threads, min(limits) if limits else None, not is_in_process(client)
 
 
 def map_workers(function: Callable[..., Any], *arguments: Any) -> list[Any]:
-    """``function(*arguments, threads)`` on every worker at once, or here if there are none."""
+    """Results of ``function(*arguments, threads)`` on every worker, or here if there are none."""
     client = active_client()
-    if client is None or is_inside(client):
+    if client is None or is_in_process(client):
         return [function(*arguments, None)]
     futures = [
         client.submit(function, *arguments, threads, workers=[worker], pure=False)
@@ -73,7 +77,7 @@ def map_workers(function: Callable[..., Any], *arguments: Any) -> list[Any]:
 
 @contextmanager
 def any_client() -> Iterator[Client]:
-    """The active client; where there is none, threads of this process for the time being."""
+    """The active client or, if there is none, a temporary one with threads of this process."""
     client = active_client()
     if client is not None:
         yield client

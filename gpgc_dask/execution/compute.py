@@ -1,8 +1,8 @@
-"""Computations on a cluster that outlive what happens to it.
+"""Computations on a cluster that survive failures of the cluster.
 
-A sweep is one graph whose partial sums are counted once each: Dask computes those of a lost worker
-again by itself. What Dask gives up on (the scheduler went away, a piece of work died with several
-workers) is begun anew from the graph, so that a result is complete or there is none.
+A sweep is one graph in which each partial sum is counted once: Dask recomputes those of a lost
+worker. Computations that Dask gives up (the scheduler went away, a task died with several workers)
+are started again from the graph, so that a result is complete or there is none.
 """
 
 from __future__ import annotations
@@ -25,35 +25,35 @@ from distributed.comm import CommClosedError
 from gpgc_dask.core import config
 from gpgc_dask.core.errors import ClusterError
 from gpgc_dask.core.threads import one_blas_thread
-from gpgc_dask.execution.cancel import leave_interrupts, stop
-from gpgc_dask.execution.client import active_client, is_inside
+from gpgc_dask.execution.cancel import cancel_futures, protect_workers
+from gpgc_dask.execution.client import active_client, is_in_process
 from gpgc_dask.execution.task_progress import Watch
 
-__all__ = ["LOST", "Sealed", "compute", "compute_on", "lazy_calls", "token"]
+__all__ = ["CLUSTER_ERRORS", "Opaque", "compute", "compute_on", "lazy_calls", "token"]
 
 log = logging.getLogger("gpgc_dask")
 
-LOST = (CancelledError, CommClosedError, KilledWorker)
-"""What a cluster answers where the work is not to blame, or may not be."""
+CLUSTER_ERRORS = (CancelledError, CommClosedError, KilledWorker)
+"""Errors of a cluster that the work itself need not have caused."""
 
-REPEATS = 5
-"""Times that a computation is begun anew before the cluster is given up."""
+MAX_RESTARTS = 5
+"""Number of times that a computation is restarted before the cluster is given up."""
 
 LOOK_SECONDS = 5.0
-"""Between two looks at whether the cluster has workers at all."""
+"""Seconds between two checks whether the cluster has workers."""
 
 WATCH_SECONDS = 1.0
-"""Between two looks at how far it is, where somebody watches."""
+"""Seconds between two checks of the progress, if it is displayed."""
 
 
 def compute_on(
     client: Client, collections: Sequence[Any], watch: Watch | None = None
 ) -> tuple[Any, ...]:
-    """The collections' values, computed on the client's cluster, again where that was in vain.
+    """Compute collections on the client's cluster, again after failures of the cluster.
 
-    Whoever is interrupted leaves no task of it running.
+    An interrupt cancels all tasks.
     """
-    leave_interrupts(client)
+    protect_workers(client)
     for attempt in count(1):
         futures: list[Future] = []
         others = set(client.futures)
@@ -61,16 +61,16 @@ def compute_on(
             futures = client.compute(list(collections))
             _wait(client, futures, watch)
             return tuple(client.gather(futures))
-        except LOST as error:
-            if attempt > REPEATS:
-                raise ClusterError(_told(error)) from error
-            log.warning("%s: this read of the data is begun anew", _what(error))
+        except CLUSTER_ERRORS as error:
+            if attempt > MAX_RESTARTS:
+                raise ClusterError(_message(error)) from error
+            log.warning("%s: this read of the data is restarted", _summary(error))
         except Exception:
             raise
         except BaseException:
-            # Perhaps before anybody was told which futures these are.
-            begun = [Future(key, client) for key in set(client.futures) - others]
-            stop(client, futures or begun)
+            # The interrupt may have come before client.compute returned the futures.
+            submitted = [Future(key, client) for key in set(client.futures) - others]
+            cancel_futures(client, futures or submitted)
             raise
         finally:
             for future in futures:
@@ -80,7 +80,7 @@ def compute_on(
 
 
 def _wait(client: Client, futures: list[Future], watch: Watch | None) -> None:
-    """Until all is done; a cluster that has had no worker for long is an error, not a wait."""
+    """Wait until all is done; raise a ClusterError if there has been no worker for long."""
     patience = config.seconds("cluster.no-workers-timeout")
     alone_since: float | None = None
     while True:
@@ -90,7 +90,7 @@ def _wait(client: Client, futures: list[Future], watch: Watch | None) -> None:
         except TimeoutError:
             pass
         if watch is not None and client.status == "running":
-            watch.ask(client)
+            watch.poll(client)
         if client.status == "running" and not client.nthreads():
             now = time.monotonic()
             if alone_since is None:
@@ -98,20 +98,20 @@ def _wait(client: Client, futures: list[Future], watch: Watch | None) -> None:
                 log.warning("the cluster has no worker left: waiting for one")
             if now - alone_since > patience:
                 raise ClusterError(
-                    f"the cluster has had no worker for {patience:.0f} s: start some, and go on "
-                    "where this stopped (the same checkpoint, or --resume)"
+                    f"the cluster has had no worker for {patience:.0f} s: start some, and resume "
+                    "(the same checkpoint, or --resume)"
                 )
         else:
             alone_since = None
 
 
 def _wait_for_scheduler(client: Client) -> None:
-    """Until the client, which tries by itself, has found the scheduler again or given up."""
+    """Wait until the client, which reconnects automatically, is connected or has given up."""
     _until(lambda: client.status != "connecting")
     if client.status != "running":
         raise ClusterError(
-            "the scheduler went away and has not come back: start one and its workers, and go on "
-            "where this stopped (the same checkpoint, or --resume)"
+            "the scheduler went away and has not come back: start one and its workers, and resume "
+            "(the same checkpoint, or --resume)"
         )
 
 
@@ -120,27 +120,27 @@ def _until(done: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
-def _what(error: BaseException) -> str:
+def _summary(error: BaseException) -> str:
     if isinstance(error, KilledWorker):
-        return "a piece of work has died with several workers"
+        return "a task has died with several workers"
     return "the connection to the scheduler was lost"
 
 
-def _told(error: BaseException) -> str:
+def _message(error: BaseException) -> str:
     if isinstance(error, KilledWorker):
         return (
-            "workers died again and again over one piece of work, most often for want of memory "
-            "(gpgc plan says what they need): give them more, or fewer threads, and go on where "
-            "this stopped (the same checkpoint, or --resume)"
+            "workers died repeatedly over one task, usually because there was not enough memory "
+            "(gpgc plan shows what they need): give them more, or fewer threads, and resume (the "
+            "same checkpoint, or --resume)"
         )
     return (
-        "the connection to the scheduler was lost again and again: go on where this stopped (the "
-        "same checkpoint, or --resume) once it is stable"
+        "the connection to the scheduler was lost repeatedly: resume (the same checkpoint, or "
+        "--resume) once it is stable"
     )
 
 
-class Sealed:
-    """An argument that Dask passes on as it is, without looking inside."""
+class Opaque:
+    """An argument that Dask passes on unchanged, without searching it for tasks."""
 
     __slots__ = ("value",)
 
@@ -149,21 +149,23 @@ class Sealed:
 
 
 def token() -> str:
-    """What tells keys of the same name apart."""
+    """Random text that makes keys of the same name unique."""
     return uuid.uuid4().hex[:12]
 
 
 def lazy_calls(
     name: str, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]
 ) -> list[Delayed]:
-    """A lazy call for each tuple of arguments."""
-    own = token()
+    """One lazy call per tuple of arguments."""
+    unique = token()
     call = dask.delayed(function, pure=False, name=False)
-    return [call(*each, dask_key_name=(name, own, number)) for number, each in enumerate(arguments)]
+    return [
+        call(*each, dask_key_name=(name, unique, number)) for number, each in enumerate(arguments)
+    ]
 
 
 def compute(*collections: Any, watch: Watch | None = None) -> tuple[Any, ...]:
-    """Compute with one BLAS thread a task where the tasks run in this process."""
+    """Compute collections, with one BLAS thread per task if the tasks run in this process."""
     client = active_client()
     with _blas_limit(), dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}):
         if client is not None:
@@ -173,10 +175,10 @@ def compute(*collections: Any, watch: Watch | None = None) -> tuple[Any, ...]:
 
 
 def _blas_limit() -> AbstractContextManager[Any]:
-    """Workers of their own set one BLAS thread; threads of this process share what it has."""
+    """One BLAS thread if tasks are threads of this process; worker processes set their own."""
     client = active_client()
     if client is not None:
-        inside = is_inside(client)
+        inside = is_in_process(client)
     else:
         scheduler = get_scheduler()
         inside = scheduler is None or "thread" in scheduler.__module__

@@ -20,9 +20,9 @@ __all__ = [
     "run_on_workers",
 ]
 
-# Why DataNode and GraphNode: to send a block's own part of a graph to a task, nodes must be told
-# apart from constants, and ``dask.core.get_dependencies`` leaves out keys that are not in the graph
-# (data that workers hold).
+# Reason for DataNode and GraphNode: to send a block's part of a graph to a task, constants must be
+# distinguished from other nodes, and ``dask.core.get_dependencies`` leaves out keys that are not in
+# the graph (data that workers hold).
 
 
 def ask_scheduler(

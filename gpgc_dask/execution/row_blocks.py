@@ -1,4 +1,4 @@
-"""The row blocks of a dask array, as tasks get at them, and some of its rows."""
+"""Row blocks of a dask array for tasks, and selections of its rows."""
 
 from __future__ import annotations
 
@@ -17,21 +17,24 @@ from distributed import Future
 
 from gpgc_dask.core.arrays import Features, Index, Mask
 from gpgc_dask.core.errors import InputError
-from gpgc_dask.execution.compute import Sealed, compute, lazy_calls, token
+from gpgc_dask.execution.compute import Opaque, compute, lazy_calls, token
 from gpgc_dask.execution.private import DataNode, GraphNode
 from gpgc_dask.storage.retries import with_retries
 
-__all__ = ["SAMPLE_BLOCKS", "Blocks", "row_makers", "sample_rows", "select_rows", "take_rows"]
+__all__ = ["SAMPLE_BLOCKS", "Blocks", "row_readers", "sample_rows", "select_rows", "take_rows"]
 
 SAMPLE_BLOCKS = 8
-"""Blocks looked into to choose the offset that float32 products subtract."""
+"""Number of blocks that are read to choose the offset which float32 products subtract."""
 
 
 class Blocks:
-    """The row blocks of a dask array as tasks can get at them.
+    """Row blocks of a dask array.
 
-    ``readable``: a task can make each block by itself, from constants (a store, a memory map) and
-    work that serves this block alone. Else blocks are given to tasks as dependencies.
+    Attributes
+    ----------
+    readable : bool
+        Whether a task can make each block itself, from constants (a store, a memory map) and work
+        that only this block needs. Otherwise blocks are passed to tasks as dependencies.
     """
 
     def __init__(self, X: da.Array) -> None:
@@ -43,14 +46,14 @@ class Blocks:
         self.readable = own is not None
         if own is not None:
             self.own = own
-            # One object for all tasks: it may be more than a handle, a memory map for example.
-            self.source = dask.delayed(Sealed(shared), name=("source", token()))
+            # One object for all tasks: it may be large, for example a memory map.
+            self.source = dask.delayed(Opaque(shared), name=("source", token()))
         else:
             self.given = list(X.to_delayed().ravel())
             self.source = None
 
-    def of(self, start: int, stop: int) -> tuple[Sealed, list[Delayed]]:
-        """What a task needs for rows [start, stop): how to read blocks, and blocks to be given."""
+    def of(self, start: int, stop: int) -> tuple[Opaque, list[Delayed]]:
+        """What a task needs for rows [start, stop): how to read blocks, and blocks to pass on."""
         first = int(np.searchsorted(self.bounds, start, side="right")) - 1
         last = int(np.searchsorted(self.bounds, stop, side="left"))
         reads, given = [], []
@@ -62,15 +65,15 @@ class Blocks:
             reads.append((self.keys[number], self.own[number] if self.readable else None, part))
             if not self.readable:
                 given.append(self.given[number])
-        return Sealed(reads), given
+        return Opaque(reads), given
 
 
 def _separate(
     graph: dict[Any, Any], keys: list[Any]
 ) -> tuple[list[dict[Any, Any]] | None, dict[Any, Any]]:
-    """(the part of the graph that each block has to itself, the constants they share).
+    """The part of the graph that only one block needs, per block, and the shared constants.
 
-    None where blocks share work or hang on data that is elsewhere, on a cluster's workers.
+    None if blocks share work, or depend on data that a cluster's workers hold.
     """
     owner: dict[Any, int] = {}
     own: list[dict[Any, Any]] = [{} for _ in keys]
@@ -90,7 +93,7 @@ def _separate(
                 return None, {}
             if name not in own[number]:
                 own[number][name] = node
-                # Those that the graph lacks too: data that a cluster's workers hold.
+                # Including keys that are not in the graph: data that a cluster's workers hold.
                 if isinstance(node, GraphNode):
                     waiting.extend(node.dependencies)
                 else:
@@ -98,13 +101,13 @@ def _separate(
     return own, shared
 
 
-def row_makers(
+def row_readers(
     reads: list[tuple[Any, dict[Any, Any] | None, slice]],
     source: dict[Any, Any],
     given: tuple[Features, ...],
     keep: Mask | None,
 ) -> Iterator[Callable[[], Features]]:
-    """Makers of a task's rows, a block each; blocks without a wanted row are not read."""
+    """Readers of the rows of a task, one per block; blocks without a wanted row are skipped."""
     supplied = iter(given)
     position = 0
     for key, graph, part in reads:
@@ -124,20 +127,20 @@ def _rows(
     part: slice,
     wanted: Mask | None,
 ) -> Features:
-    """The wanted rows of one block, which is read unless it was given."""
+    """The wanted rows of one block, which is read unless it was passed."""
     read = partial(dask.get, {**source, **(graph or {})}, key)
     made = block if graph is None else with_retries(read, f"block {key} of X")
     rows = np.asarray(made)[part]
     if len(rows) != part.stop - part.start:
         raise InputError(
-            f"block {key} of X has fewer rows than its chunks say: mend its chunks, for "
+            f"block {key} of X has fewer rows than its chunks promise: fix its chunks, for "
             "example with X = X.compute_chunk_sizes()"
         )
     return rows if wanted is None or wanted.all() else rows[wanted]
 
 
 def select_rows(X: da.Array, keep: Mask) -> da.Array:
-    """The rows marked in ``keep``, block by block: each block stays a read of its own."""
+    """The rows marked in ``keep``, block by block: each block is still read separately."""
     parts = np.split(keep, np.cumsum(X.chunks[0])[:-1])
     return X.map_blocks(
         _selected,
@@ -153,7 +156,7 @@ def _selected(block: Features, parts: list[Mask], block_info: Any = None) -> Fea
 
 
 def take_rows(X: da.Array, index: Index) -> Features:
-    """The rows of these increasing numbers, in memory."""
+    """Load the rows of these increasing numbers into memory."""
     bounds = np.concatenate([[0], np.cumsum(X.chunks[0])])
     places = np.searchsorted(index, bounds)
     needed = np.flatnonzero(np.diff(places))
@@ -163,19 +166,19 @@ def take_rows(X: da.Array, index: Index) -> Features:
         wanted = np.zeros(stop - start, dtype=bool)
         wanted[index[places[number] : places[number + 1]] - bounds[number]] = True
         reads, given = blocks.of(start, stop)
-        arguments.append((Sealed(wanted), reads, blocks.source, *given))
+        arguments.append((Opaque(wanted), reads, blocks.source, *given))
     parts = with_retries(partial(compute, *lazy_calls("sample", _take, arguments)), "rows of X")
     return np.concatenate(parts)
 
 
-def _take(wanted: Sealed, reads: Sealed, source: Sealed | None, *given: Features) -> Features:
+def _take(wanted: Opaque, reads: Opaque, source: Opaque | None, *given: Features) -> Features:
     """The wanted rows of one block."""
-    (make,) = row_makers(reads.value, source.value if source else {}, given, wanted.value)
+    (make,) = row_readers(reads.value, source.value if source else {}, given, wanted.value)
     return make()
 
 
 def sample_rows(X: da.Array, n_rows: int) -> tuple[Index, Features]:
-    """Numbers and features of some rows, of a few blocks spread over X."""
+    """Numbers and features of some rows, from a few blocks spread over X."""
     filled = np.flatnonzero(X.chunks[0])
     chosen = filled[np.linspace(0, len(filled) - 1, min(len(filled), SAMPLE_BLOCKS)).astype(int)]
     each = -(-n_rows // len(chosen))

@@ -1,4 +1,4 @@
-"""What a task asks of the Dask worker it runs on."""
+"""Limits of the Dask worker on which a task runs."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from distributed import get_worker
 
 from gpgc_dask.core.threads import blas_threads, one_blas_thread
 
-__all__ = ["own_blas_threads"]
+__all__ = ["limit_blas_threads"]
 
 
-def own_blas_threads() -> AbstractContextManager[Any]:
-    """BLAS threads of a task: one where tasks run side by side in its process.
+def limit_blas_threads() -> AbstractContextManager[Any]:
+    """Limit BLAS to one thread if other tasks run in the same process at the same time.
 
-    Dask's nannies limit BLAS already; workers without one, and threads started by hand, do not.
-    A worker of one thread keeps what it has: one by its nanny, else all the cores it sees.
+    Dask's nannies limit BLAS already; workers without a nanny do not. A worker of one thread keeps
+    its number of BLAS threads: one if it has a nanny, otherwise all cores.
     """
     try:
         side_by_side = get_worker().state.nthreads > 1

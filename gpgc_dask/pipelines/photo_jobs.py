@@ -18,8 +18,8 @@ from gpgc_dask.core.errors import (
 )
 from gpgc_dask.core.progress import Listener, Meter, work_listener
 from gpgc_dask.core.threads import keep_freed_memory, one_blas_thread
-from gpgc_dask.execution.batches import Guard, completed_batches, entered
-from gpgc_dask.execution.client import Client, KilledWorker, is_inside
+from gpgc_dask.execution.batches import client_context, completed_batches, translate_failures
+from gpgc_dask.execution.client import Client, KilledWorker, is_in_process
 from gpgc_dask.imaging.files import printable
 from gpgc_dask.imaging.photos import hush
 from gpgc_dask.pipelines.ingest.work import (
@@ -93,7 +93,7 @@ def make_pictures(
         check_absent(jobs)
     problems: list[Problem] = []
     if todo:
-        with entered(client) as cluster, work_listener(progress) as listener:
+        with client_context(client) as cluster, work_listener(progress) as listener:
             clear(todo, finished=overwrite)
             problems = _run(cluster, name, maker, todo, len(jobs), on_error, listener)
     if len(problems) == len(jobs):
@@ -116,7 +116,7 @@ def _run(
     done = total - len(todo)
     meter = Meter(progress, "images", total, done)
     problems: list[Problem] = []
-    limited = one_blas_thread() if is_inside(client) else nullcontext()
+    limited = one_blas_thread() if is_in_process(client) else nullcontext()
     with limited, closing(_results(client, name, maker, todo)) as results:
         for batch, result in results:
             done += result.images
@@ -137,7 +137,7 @@ def _results(
         sent = client.submit(_itself, maker, key=key, pure=False)
     ahead = tasks_ahead(client)
     for batch, future in completed_batches(name, client, make_batch, batches, (sent,), ahead):
-        with Guard(batch[0].pictures["mask"].parent, batch[0].name):
+        with translate_failures(batch[0].pictures["mask"].parent, batch[0].name):
             try:
                 result = future.result()
             except KilledWorker:

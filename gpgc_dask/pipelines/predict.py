@@ -16,7 +16,7 @@ import numpy as np
 from gpgc_dask.core.arrays import Array, Labels
 from gpgc_dask.core.errors import InputError, Problem
 from gpgc_dask.core.progress import Listener
-from gpgc_dask.execution.batches import Guard
+from gpgc_dask.execution.batches import translate_failures
 from gpgc_dask.execution.client import Client
 from gpgc_dask.gp.oracle.numpy import NumpyOracle
 from gpgc_dask.imaging.backbones import BackboneLike, backbone_of
@@ -218,5 +218,5 @@ def _leave_mark(folder: Path, digest: str, *, resume: bool) -> None:
             f"another model has made the masks in {folder}: go on with that one, or choose another "
             "folder, or make them anew with overwrite=True (--overwrite)"
         )
-    with Guard(folder, MARK):
+    with translate_failures(folder, MARK):
         write_whole(mark, digest.encode())

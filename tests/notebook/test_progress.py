@@ -18,7 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from gpgc_dask import GPGC, open_dataset
 from gpgc_dask.core.threads import map_threads
-from gpgc_dask.execution.cancel import stop
+from gpgc_dask.execution.cancel import cancel_futures
 from gpgc_dask.gp.oracle.kernels import Arithmetic
 from gpgc_dask.gp.oracle.numpy import NumpySweeps
 from gpgc_dask.imaging.painting import write_masks
@@ -242,7 +242,7 @@ def test_whoever_listens_may_hear_of_reads(lazy):
 
 def test_how_far_a_read_on_a_cluster_is(lazy, client, monkeypatch):
     monkeypatch.setattr("gpgc_dask.execution.compute.WATCH_SECONDS", 0.05)
-    monkeypatch.setattr("gpgc_dask.execution.task_progress.MOST_ASKED", 20)
+    monkeypatch.setattr("gpgc_dask.execution.task_progress.MAX_POLLED", 20)
     monkeypatch.setattr("gpgc_dask.gp.oracle.dask.count_tasks", lambda *shape: 60)
 
     hearing = Hearing()
@@ -359,7 +359,7 @@ def test_what_is_stopped_at_once_does_not_begin_later(client, monkeypatch, caplo
     for pause in (0.0, 0.3):
         futures = client.compute([dask.delayed(list)(tasks)])
         time.sleep(pause)
-        stop(client, futures)
+        cancel_futures(client, futures)
         assert not [record for record in caplog.records if record.name == "gpgc_dask"]
         time.sleep(0.3)
         assert not client.cluster.scheduler.tasks

@@ -333,7 +333,7 @@ def small_disk(request, tmp_path):
 
 def test_a_full_disk_is_said_and_nothing_is_lost(small_disk, folders, reference):
     target = small_disk / "data.zarr"
-    with pytest.raises(PipelineError, match=r"no space is left at .*make room .*--resume"):
+    with pytest.raises(PipelineError, match=r"no space is left at .*free some space .*--resume"):
         ingest(*folders, target, **QUICK)
     subprocess.run(["mount", "-o", "remount,size=50m", small_disk], check=True)
     ingest(*folders, target, resume=True, **QUICK)

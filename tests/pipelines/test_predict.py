@@ -285,7 +285,7 @@ def test_a_full_disk_is_said(trained, tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(prediction, "write_whole", full)
-    with pytest.raises(PipelineError, match=r"no space is left at .*make room .*--resume"):
+    with pytest.raises(PipelineError, match=r"no space is left at .*free some space .*--resume"):
         predict_masks(trained[2], trained[0], tmp_path)
 
 

@@ -28,17 +28,17 @@ from gpgc_dask.core.arrays import Array, Features, Index
 from gpgc_dask.core.progress import Listener
 from gpgc_dask.core.threads import READ_AHEAD, ahead, keep_freed_memory
 from gpgc_dask.execution.client import n_threads
-from gpgc_dask.execution.compute import Sealed, compute, lazy_calls, token
+from gpgc_dask.execution.compute import Opaque, compute, lazy_calls, token
 from gpgc_dask.execution.row_blocks import (
     SAMPLE_BLOCKS,
     Blocks,
-    row_makers,
+    row_readers,
     sample_rows,
     select_rows,
     take_rows,
 )
 from gpgc_dask.execution.task_progress import Watch
-from gpgc_dask.execution.worker import own_blas_threads
+from gpgc_dask.execution.worker import limit_blas_threads
 from gpgc_dask.gp.oracle.base import FeatureOracle, Rows
 from gpgc_dask.gp.oracle.kernels import Arithmetic
 from gpgc_dask.gp.oracle.layout import TaskRows, cut_tasks, is_adjacent, whole_batches
@@ -78,13 +78,13 @@ BLOCKS_IN_MEMORY = 2 + READ_AHEAD
 
 
 def _run_task(
-    function: Sealed, task: Sealed, reads: Sealed, source: Sealed | None, *dependencies: Features
+    function: Opaque, task: Opaque, reads: Opaque, source: Opaque | None, *dependencies: Features
 ) -> Any:
     keep_freed_memory()
     rows: TaskRows = task.value
-    makers = row_makers(reads.value, source.value if source else {}, dependencies, rows.keep)
+    makers = row_readers(reads.value, source.value if source else {}, dependencies, rows.keep)
     blocks = (make() for make in makers) if dependencies else ahead(makers)
-    with own_blas_threads():
+    with limit_blas_threads():
         batches = whole_batches(blocks, rows.ends, rows.limit)
         return function.value(batches, rows.rows, rows.start)
 
@@ -97,11 +97,11 @@ def _map_tasks(
     name: str, constants: str, function: TaskFunction, tasks: list[TaskRows], blocks: Blocks
 ) -> list[Delayed]:
     """One lazy call of ``function`` per task; the function with its constants is one object."""
-    shared = dask.delayed(Sealed(function), name=(constants, token()))
+    shared = dask.delayed(Opaque(function), name=(constants, token()))
     arguments = []
     for rows in tasks:
         reads, dependencies = blocks.of(rows.start, rows.stop)
-        arguments.append((shared, Sealed(rows), reads, blocks.source, *dependencies))
+        arguments.append((shared, Opaque(rows), reads, blocks.source, *dependencies))
     return lazy_calls(name, _run_task, arguments)
 
 

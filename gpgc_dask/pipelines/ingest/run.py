@@ -17,8 +17,8 @@ from gpgc_dask.core.progress import Listener, work_listener
 from gpgc_dask.data.dataset import open_dataset, state
 from gpgc_dask.data.schema import UNFINISHED_FOLDER
 from gpgc_dask.data.summary import summary
-from gpgc_dask.execution.batches import entered
-from gpgc_dask.execution.client import Client, is_inside
+from gpgc_dask.execution.batches import client_context
+from gpgc_dask.execution.client import Client, is_in_process
 from gpgc_dask.imaging.backbones import BackboneLike, find_backbone
 from gpgc_dask.imaging.features import Recipe
 from gpgc_dask.imaging.mask_sources import Source
@@ -142,7 +142,7 @@ def ingest(
     if check() == "complete":
         location.remove(UNFINISHED_FOLDER)
     else:
-        with entered(client) as cluster, work_listener(progress) as listener:
+        with client_context(client) as cluster, work_listener(progress) as listener:
             _check_reach(location, cluster)
             # Again: the cluster took its time, and another ingest may have been quicker.
             _begin(location, parameters, anew=check() == "absent")
@@ -152,7 +152,7 @@ def ingest(
 
 
 def _check_reach(location: Location, client: Client) -> None:
-    if location.is_private and not is_inside(client):
+    if location.is_private and not is_in_process(client):
         raise InputError(
             f"{location} lives in this process alone, and the workers are others: close the "
             "client, or choose a target that all can reach"

@@ -18,7 +18,7 @@ from gpgc_dask.core.errors import PipelineError, Problem, UnusableFileError, lis
 from gpgc_dask.core.progress import Listener, Meter
 from gpgc_dask.core.threads import keep_freed_memory
 from gpgc_dask.data.schema import UNFINISHED_FOLDER
-from gpgc_dask.execution.batches import Guard, completed, completed_batches
+from gpgc_dask.execution.batches import completed_batches, completed_pieces, translate_failures
 from gpgc_dask.execution.client import Client, KilledWorker
 from gpgc_dask.imaging.coco import draw_mask
 from gpgc_dask.imaging.features import PHASES, Recipe, Stopwatch, describe, label
@@ -140,7 +140,7 @@ class Run:
         self._write(assembly)
         problems = sorted([*self.source.problems, *self.problems], key=lambda p: p.name)
         self.claim.check()
-        with Guard(self.location, "the last arrays"):
+        with translate_failures(self.location, "the last arrays"):
             assembly.finish(problems, self.parameters | {"files_digest": self.source.digest()})
 
     def _kept(self) -> dict[str, Kept]:
@@ -192,17 +192,17 @@ class Run:
                 meter(len(batch), len(self.problems))
 
     def _write(self, assembly: Assembly) -> None:
-        with Guard(self.location, "the arrays"):
+        with translate_failures(self.location, "the arrays"):
             tasks = assembly.begin()
         meter = Meter(self.listener, "writing", len(tasks))
         written = assembly.remover(tasks)
         ahead = tasks_ahead(self.client)
         with closing(
-            completed("write", self.client, run_chunk, tasks, (self.location,), ahead)
+            completed_pieces("write", self.client, run_chunk, tasks, (self.location,), ahead)
         ) as results:
             for task, future in results:
                 self.claim.check()
-                with Guard(self.location, f"chunk {task.key}"):
+                with translate_failures(self.location, f"chunk {task.key}"):
                     future.result()
                 written(task)
                 meter(1, len(self.problems))
@@ -216,7 +216,7 @@ class Run:
             "ingest", self.client, process_batch, batches, arguments, ahead
         ):
             self.claim.check()
-            with Guard(self.location, f"{batch[0].pair.name} … {batch[-1].pair.name}"):
+            with translate_failures(self.location, f"{batch[0].pair.name} … {batch[-1].pair.name}"):
                 try:
                     result = future.result()
                 except KilledWorker:
