@@ -38,7 +38,7 @@ from gpgc_dask.clusters.tls import TlsFiles
 from gpgc_dask.core.errors import ClusterError
 from gpgc_dask.planning.memory import USABLE_SHARE, worker_bytes
 from gpgc_dask.planning.shape import Shape
-from tests.support.kubernetes_api import serving
+from tests.support.kubernetes_api import serve_api
 from tests.support.kubernetes_schemas import check
 
 pytestmark = pytest.mark.newest
@@ -583,9 +583,9 @@ PLAIN = VARIANTS["plain"]
 def api(tmp_path_factory):
     """One for the module: clients of Kubernetes' API remember where it is."""
     folder = tmp_path_factory.mktemp("kubernetes")
-    with pytest.MonkeyPatch.context() as patch, serving(folder) as (stand_in, config):
+    with pytest.MonkeyPatch.context() as patch, serve_api(folder) as (fake, config):
         patch.setenv("KUBECONFIG", str(config))
-        yield stand_in
+        yield fake
 
 
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "encrypted"])

@@ -21,7 +21,7 @@ OWNERS = np.arange(40) % 5
 
 def tied_problem(n=1200, k=30, n_groups=40, seed=0, **options):
     """Labels whose noise belongs to five owners of eight groups each."""
-    data = classification(n, k, n_groups, seed, spoilt=0.0, **options)
+    data = classification(n, k, n_groups, seed, corrupted=0.0, **options)
     rng = np.random.default_rng(seed)
     rates = np.array([0.0, 0.08, 0.18, 0.3, 0.45])[OWNERS[data.groups]]
     flipped = rng.random(n) < rates

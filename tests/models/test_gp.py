@@ -148,7 +148,7 @@ def test_many_classes_cost_one_gram():
 
 def test_probabilities_look_calibrated():
     """On new data, of the rows given p a share near p is positive."""
-    data = classification(12_000, 20, 150, seed=3, spoilt=0.0)
+    data = classification(12_000, 20, 150, seed=3, corrupted=0.0)
     rng = np.random.default_rng(0)
     f = (data.X - data.X.mean(0)) @ rng.standard_normal(20)
     data.y[:] = rng.random(12_000) < 1 / (1 + np.exp(-3 * f / f.std()))

@@ -256,7 +256,7 @@ def test_rows_without_weight_are_not_there(some):
 
 
 def test_spoilt_groups_have_small_margins():
-    data = classification(4000, 20, 40, spoilt=0.2)
+    data = classification(4000, 20, 40, corrupted=0.2)
     model = MarginSVM().fit(data.X, data.y, groups=data.groups)
     spoilt = data.flip_rate > 0.1
     assert model.group_margin_[spoilt].max() < model.group_margin_[~spoilt].min()

@@ -1,4 +1,4 @@
-"""The benchmarks run, at a tiny size: they cannot rot."""
+"""Each benchmark runs at a tiny size."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SCRIPTS = sorted(path for path in (ROOT / "benchmarks").glob("*.py") if path.nam
 
 
 def smoke(script):
-    # All the clusters of a script after the first start sooner.
+    # Clusters of a script after its first one start sooner.
     quick = {"DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD": "forkserver"}
     return subprocess.run(
         [sys.executable, script, "--smoke", "--repeats", "1"],
@@ -31,11 +31,11 @@ def smoke(script):
 
 
 @pytest.fixture(scope="module")
-def under_way(request):
-    """{script: its run}, two at a time: they spend most of it on starting."""
-    wanted = [item.callspec.params["script"] for item in request.session.items if is_smoke(item)]
+def runs(request):
+    """{script: future of its run}, two at a time: they spend most of the time on imports."""
+    scripts = [item.callspec.params["script"] for item in request.session.items if is_smoke(item)]
     with ThreadPoolExecutor(2) as pool:
-        yield {script: pool.submit(smoke, script) for script in wanted}
+        yield {script: pool.submit(smoke, script) for script in scripts}
 
 
 def is_smoke(item):
@@ -43,7 +43,7 @@ def is_smoke(item):
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
-def test_benchmark_runs(script, under_way):
-    done = under_way[script].result()
+def test_benchmark_runs(script, runs):
+    done = runs[script].result()
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()

@@ -1,4 +1,7 @@
-"""What others rely on does not change by accident; ``python -m tests.support.golden`` updates."""
+"""Commands, public names, file formats and fits change only on purpose.
+
+``python -m tests.support.golden`` writes the snapshots after an intended change.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,17 @@ from tests.support import golden
 
 @pytest.mark.parametrize("kind", ["commands", "names", "formats"])
 def test_snapshot(kind):
-    assert golden.taken(kind) == json.loads(golden.path_of(kind).read_text())
+    assert golden.take_snapshot(kind) == json.loads(golden.snapshot_path(kind).read_text())
 
 
 def test_fits():
-    stored = json.loads(golden.path_of("fits").read_text())
-    found = golden.taken("fits")
-    assert found.keys() == stored.keys()
+    stored = json.loads(golden.snapshot_path("fits").read_text())
+    fits = golden.take_snapshot("fits")
+    assert fits.keys() == stored.keys()
     for name, values in stored.items():
-        assert found[name].keys() == values.keys()
+        assert fits[name].keys() == values.keys()
         for key, value in values.items():
-            here = found[name][key]
             if key == "flags":
-                assert here == value, (name, key)
+                assert fits[name][key] == value, (name, key)
             else:
-                assert here == pytest.approx(value, rel=1e-4, abs=1e-4), (name, key)
+                assert fits[name][key] == pytest.approx(value, rel=1e-4, abs=1e-4), (name, key)

@@ -1,4 +1,4 @@
-"""A real browser for pages that the tests make."""
+"""A real browser for the pages that tests write."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-backgroun
 
 
 def find_chromium() -> str:
-    """Its path. Without one the test is skipped, unless CI has said that there must be one."""
-    found = next(filter(None, map(shutil.which, NAMES)), None)
-    if found is None:
-        told = "no Chromium here: install the package chromium to test the report in a browser"
+    """Return the path of Chromium, or skip the test; fail if GPGC_BROWSER is "required"."""
+    path = next(filter(None, map(shutil.which, NAMES)), None)
+    if path is None:
+        message = "no Chromium found: install the package chromium to test pages in a browser"
         if os.environ.get("GPGC_BROWSER") == "required":
-            pytest.fail(told)
-        pytest.skip(told)
-    return found
+            pytest.fail(message)
+        pytest.skip(message)
+    return path
 
 
 class Page:
-    """A page opened from disk, that remembers what it complained of and what it asked for."""
+    """A page opened from disk, with the errors and requests that it has made."""
 
     def __init__(self, page) -> None:
         self.page = page
         self.complaints: list[str] = []
         self.requests: list[str] = []
-        page.on("console", lambda message: self._hear(message))
+        page.on("console", lambda message: self._add(message))
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("dialog", lambda dialog: (self.complaints.append("dialog"), dialog.dismiss()))
         page.on("request", lambda request: self.requests.append(request.url))
 
-    def _hear(self, message) -> None:
+    def _add(self, message) -> None:
         if message.type in ("error", "warning"):
             self.complaints.append(message.text)
 
@@ -45,9 +45,9 @@ class Page:
         return self
 
     def names(self) -> list[str]:
-        """Of the images in view, in the order of the page."""
+        """Names of the images in view, in the order of the page."""
         return self.page.locator(".card .file").all_inner_texts()
 
     def from_elsewhere(self) -> list[str]:
-        """Requests for anything but the page itself and what it carries."""
+        """Requests that are neither for the page itself nor for what is embedded in it."""
         return [url for url in self.requests if not url.startswith(("file:", "data:", "blob:"))]

@@ -1,4 +1,4 @@
-"""COCO files of the photos that the tests draw."""
+"""COCO files for the photos that tests draw."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pycocotools import mask as rle
 
 
 def write_coco(images: Path, masks: Path, path: Path, category: str = "horse") -> None:
-    """A COCO file with one region a photo: that of its mask; empty masks have none."""
+    """Write a COCO file with one region per photo, that of its mask; empty masks have none."""
     content: dict[str, list] = {"images": [], "annotations": []}
     content["categories"] = [{"id": 7, "name": category}, {"id": 8, "name": "cat"}]
     for number, photo in enumerate(sorted(images.glob("*.jpg"))):
@@ -20,8 +20,8 @@ def write_coco(images: Path, masks: Path, path: Path, category: str = "horse") -
         content["images"].append(
             {"id": number, "file_name": photo.name, "height": height, "width": width}
         )
-        found = rle.encode(np.asfortranarray(inside.astype(np.uint8)))
-        region = {"size": [height, width], "counts": found["counts"].decode()}
+        encoded = rle.encode(np.asfortranarray(inside.astype(np.uint8)))
+        region = {"size": [height, width], "counts": encoded["counts"].decode()}
         content["annotations"].append(
             {"id": number, "image_id": number, "category_id": 7, "segmentation": region}
         )

@@ -1,4 +1,4 @@
-"""The textbook: every quantity from the dense N×N matrix in float64. Slow, short, trusted."""
+"""The reference: every quantity from the dense N×N matrix in float64, slow but short."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class DenseGP:
-    """y ~ N(0, K) with K = F Σ Fᵀ + diag(noise); one noise variance and one prior variance each."""
+    """y ~ N(0, K) with K = F Σ Fᵀ + diag(noise): a noise variance per row, a prior per feature."""
 
     F: np.ndarray
     Y: np.ndarray  # (N, t)
@@ -57,5 +57,5 @@ class DenseGP:
         return -0.5 * np.bincount(index, per_feature * self.prior)
 
     def without(self, rows: np.ndarray) -> DenseGP:
-        """The model that really never saw some rows."""
+        """The same model without some rows."""
         return DenseGP(self.F[~rows], self.Y[~rows], self.noise[~rows], self.prior)

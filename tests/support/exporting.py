@@ -1,4 +1,4 @@
-"""What the tests of exports share: a small job with bad masks, and Label Studio's brush decoded."""
+"""A small annotation job with bad masks, and a decoder of Label Studio's brush format."""
 
 from __future__ import annotations
 
@@ -20,17 +20,19 @@ VOID = 128
 
 @dataclass(frozen=True)
 class Job:
+    """Photos and masks in a folder, their dataset, and a model that was fitted to it."""
+
     folder: Path
     dataset: xr.Dataset
     model: Any
 
     def given(self, name: str) -> np.ndarray:
-        """The mask of a photo as it lies on disk: 0, 255 and 128 (void)."""
+        """The mask of a photo as it is on disk: 0, 255 and 128 (void)."""
         return np.asarray(Image.open(self.folder / "masks" / Path(name).with_suffix(".png")))
 
 
 def make_job(folder: Path) -> Job:
-    """13 images, in the photo's folder and below: an inverted, an empty and a void mask."""
+    """Write 13 photos, one in a subfolder; some masks are inverted, empty or (partly) void."""
     save_pairs(folder, 12)
     (folder / "images").rename(folder / "photos")
     save_pair(folder, "deep/er/a photo, 50 %", 40)
@@ -51,7 +53,7 @@ def make_job(folder: Path) -> Job:
 
 
 def decode_brush(content: list[int]) -> np.ndarray:
-    """(n,) values of rle-pack, the format of Label Studio's brush, read bit by bit."""
+    """Decode rle-pack, the format of Label Studio's brush, bit by bit to (n,) values."""
     bits = "".join(f"{byte:08b}" for byte in content)
     place = 0
 

@@ -1,4 +1,4 @@
-"""Small photos and masks that the tests draw for themselves."""
+"""Small photos and masks that are drawn for the tests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from PIL import Image
 
 
 def draw(seed: int, height: int = 60, width: int = 80) -> tuple[np.ndarray, np.ndarray]:
-    """(photo (h, w, 3) uint8, mask (h, w) bool): a reddish disc on textured green."""
+    """Draw a reddish disc on textured green: photo (h, w, 3) uint8, mask (h, w) bool."""
     rng = np.random.default_rng(seed)
     y, x = np.mgrid[:height, :width]
     cy, cx = rng.uniform(0.3, 0.7, 2) * (height, width)
@@ -21,7 +21,7 @@ def draw(seed: int, height: int = 60, width: int = 80) -> tuple[np.ndarray, np.n
 
 
 def save_pair(folder: Path, name: str, seed: int, **size: int) -> None:
-    """images/NAME.jpg and masks/NAME.png (0/255) under ``folder``."""
+    """Write images/NAME.jpg and masks/NAME.png (0 and 255) below ``folder``."""
     photo, mask = draw(seed, **size)
     for kind, array, ending in (("images", photo, "jpg"), ("masks", mask * np.uint8(255), "png")):
         path = folder / kind / f"{name}.{ending}"
@@ -30,14 +30,14 @@ def save_pair(folder: Path, name: str, seed: int, **size: int) -> None:
 
 
 def save_pairs(folder: Path, n: int, **size: int) -> tuple[Path, Path]:
-    """Folders of n photos and n masks."""
+    """Write n photos and n masks; return their two folders."""
     for number in range(n):
         save_pair(folder, f"photo_{number:03d}", number, **size)
     return folder / "images", folder / "masks"
 
 
 def tree_bytes(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder, by its path there; but for marks of who made it."""
+    """Contents of all files below a folder by their paths, without the marker of a model."""
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in sorted(folder.rglob("*"))

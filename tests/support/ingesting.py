@@ -1,4 +1,4 @@
-"""What the tests of ingest share."""
+"""Options, faults and the command that tests of ingest share."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import sys
 from pathlib import Path
 
 QUICK = {"backbone": "colour", "superpixels": 20}
+"""Options of an ingest that takes a fraction of a second."""
+
 COMMAND = [sys.executable, "-m", "gpgc_dask", "ingest"]
 
 
 class CrashError(Exception):
-    pass
+    """Raised by :func:`crash_after`."""
 
 
 def crash_after(monkeypatch, owner, name, calls):
-    """Make a function fail from its n-th call on."""
+    """Make a function raise a CrashError after a number of calls."""
     original, count = getattr(owner, name), iter(range(10**6))
 
     def failing(*args, **kwargs):
@@ -26,4 +28,5 @@ def crash_after(monkeypatch, owner, name, calls):
 
 
 def truncate(path: Path, size: int) -> None:
+    """Cut a file off after some bytes."""
     path.write_bytes(path.read_bytes()[:size])

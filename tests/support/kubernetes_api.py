@@ -1,4 +1,4 @@
-"""As much of a Kubernetes API as KubeCluster calls: no API server can be had without a cluster."""
+"""The part of the Kubernetes API that KubeCluster calls: real servers need a real cluster."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ SERVICES, PODS = "/api/v1/namespaces/gpgc/services", "/api/v1/namespaces/gpgc/po
 NODES = "/api/v1/nodes"
 
 
-class StandIn:
-    """Holds one DaskCluster, whose phase stays Pending though its scheduler runs.
+class FakeApi:
+    """Holds one DaskCluster, whose phase stays Pending although its scheduler runs.
 
-    The operator's part is played by ``ports``, of a scheduler on this machine; None: no operator.
+    ports : ports of a scheduler on this machine, which the operator would have started; None is a
+        cluster without an operator
     """
 
     def __init__(self):
@@ -27,7 +28,7 @@ class StandIn:
         self.created = []
 
     def answer(self, method, path, body):
-        """(status code, object) for a request."""
+        """Answer a request: (status code, object)."""
         if path == "/version/":
             return 200, {"major": "1", "minor": "31", "gitVersion": "v1.31.0"}
         if (method, path) == ("POST", CLUSTERS):
@@ -38,15 +39,15 @@ class StandIn:
         objects = self.objects()
         if path in objects:
             return 200, {"kind": "List", "metadata": {}, "items": objects[path]}
-        for found in objects.get(folder, []):
-            if found["metadata"]["name"] == name:
+        for candidate in objects.get(folder, []):
+            if candidate["metadata"]["name"] == name:
                 if method == "DELETE":
                     self.cluster = None
-                return 200, found
+                return 200, candidate
         return 404, {"kind": "Status", "status": "Failure", "code": 404, "message": "not found"}
 
     def objects(self):
-        """All that there is, by the path of its kind."""
+        """All objects that exist, by the path of their kind."""
         if self.cluster is None:
             return {CLUSTERS: []}
         if self.ports is None:
@@ -57,32 +58,31 @@ class StandIn:
         service = service | {"type": "NodePort", "ports": ports}  # reached without forwarding
         ready = [{"type": kind, "status": "True"} for kind in ("Ready", "ContainersReady")]
         address = {"type": "InternalIP", "address": "127.0.0.1"}
+        running = {"phase": "Running", "conditions": ready}
         return {
             CLUSTERS: [self.cluster],
-            SERVICES: [_made("Service", "gpgc-scheduler", spec=service)],
-            PODS: [
-                _made("Pod", "gpgc-scheduler-1", status={"phase": "Running", "conditions": ready})
-            ],
-            NODES: [_made("Node", "here", status={"addresses": [address]})],
+            SERVICES: [_resource("Service", "gpgc-scheduler", spec=service)],
+            PODS: [_resource("Pod", "gpgc-scheduler-1", status=running)],
+            NODES: [_resource("Node", "here", status={"addresses": [address]})],
         }
 
 
-def _made(kind, name, **parts):
+def _resource(kind, name, **parts):
     metadata = {"name": name, "namespace": "gpgc"}
     return {"apiVersion": "v1", "kind": kind, "metadata": metadata, **parts}
 
 
 @contextmanager
-def serving(folder):
-    """A stand-in that listens, and the kubeconfig that leads to it."""
-    stand_in = StandIn()
+def serve_api(folder):
+    """Start the API; yield it and the path of its kubeconfig."""
+    api = FakeApi()
 
     class Handler(BaseHTTPRequestHandler):
         def handle_any(self):
             length = int(self.headers.get("Content-Length") or 0)
             body = json.loads(self.rfile.read(length) or "null")
-            code, found = stand_in.answer(self.command, urlsplit(self.path).path, body)
-            content = json.dumps(found).encode()
+            code, result = api.answer(self.command, urlsplit(self.path).path, body)
+            content = json.dumps(result).encode()
             self.send_response(code)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(content)))
@@ -112,7 +112,7 @@ def serving(folder):
         )
     )
     try:
-        yield stand_in, config
+        yield api, config
     finally:
         server.shutdown()
         server.server_close()

@@ -1,4 +1,4 @@
-"""Manifests against the schemas that a cluster would hold them against."""
+"""Validates manifests against the schemas that a cluster would use."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import yaml
 def check(manifest):
     """Raise a ValidationError for a wrong type, a missing or an unknown field.
 
-    Dask's kinds by the CRDs in dask-kubernetes' wheel, the pods and service inside by Kubernetes'
-    own schemas too; the other kinds by those alone.
+    Dask's kinds are checked against the CRDs in the wheel of dask-kubernetes, and the pods and the
+    service in them against Kubernetes' own schemas; other kinds against the latter only.
     """
     if manifest["apiVersion"].startswith("kubernetes.dask.org/"):
         jsonschema.Draft7Validator(_crd(manifest["kind"])).validate(manifest)
@@ -33,7 +33,7 @@ def _check_core(manifest):
 
 
 def _inside(cluster):
-    """What the operator makes of a DaskCluster's specs."""
+    """Objects that the operator creates from the specs of a DaskCluster."""
     spec = cluster["spec"]
     for kind, part in (("Pod", spec.get("scheduler")), ("Pod", spec.get("worker"))):
         if part is not None:
@@ -53,14 +53,14 @@ def _crd(kind):
     (package,) = find_spec("dask_kubernetes").submodule_search_locations
     folder = Path(package) / "operator/deployment/helm/dask-kubernetes-operator/crds"
     for path in folder.glob("*.yaml"):
-        for found in yaml.safe_load_all(path.read_text()):
-            if found["spec"]["names"]["kind"] == kind:
-                return _strict(_with_kind(found["spec"]))
+        for crd in yaml.safe_load_all(path.read_text()):
+            if crd["spec"]["names"]["kind"] == kind:
+                return _strict(_with_kind(crd["spec"]))
     raise LookupError(f"no CRD of {kind} in {folder}")
 
 
 def _with_kind(spec):
-    """The schema with what every object has, which CRDs need not name."""
+    """The schema with the fields that every object has and CRDs need not declare."""
     (version,) = spec["versions"]
     schema = version["schema"]["openAPIV3Schema"]
     common = {
@@ -73,7 +73,7 @@ def _with_kind(spec):
 
 
 def _strict(schema):
-    """The schema, in which what it does not name is an error (metadata is Kubernetes' own)."""
+    """The schema in which undeclared fields are errors, except in metadata."""
     if isinstance(schema, list):
         return [_strict(part) for part in schema]
     if not isinstance(schema, dict):

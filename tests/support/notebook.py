@@ -1,4 +1,4 @@
-"""A real Jupyter kernel, driven as a notebook drives it."""
+"""A real Jupyter kernel that runs cells as a notebook does."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass
 class Cell:
-    """What a cell has brought forth so far.
+    """Output of a cell so far.
 
-    shown : (display_id, {mime type: text}) of pictures, in the order in which they came or were
-        replaced
+    shown : (display_id, {mime type: text}) of displayed objects, in the order in which they were
+        displayed or replaced
     """
 
     stdout: str = ""
@@ -42,12 +42,14 @@ class Cell:
 
 
 class Notebook:
+    """A kernel with its runtime files in ``folder``."""
+
     def __init__(self, folder: Path) -> None:
         self.manager = KernelManager()
         command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
         self.manager.kernel_spec.argv = command
-        own = {"IPYTHONDIR": str(folder), "JUPYTER_RUNTIME_DIR": str(folder)}
-        self.manager.start_kernel(cwd=ROOT, env=os.environ | own)
+        folders = {"IPYTHONDIR": str(folder), "JUPYTER_RUNTIME_DIR": str(folder)}
+        self.manager.start_kernel(cwd=ROOT, env=os.environ | folders)
         self.client = self.manager.client()
         self.client.start_channels()
         self.client.wait_for_ready(timeout=60)
@@ -55,8 +57,8 @@ class Notebook:
     def run(
         self, code: str, *, interrupt: Callable[[Cell], bool] | None = None, seconds: float = 120
     ) -> Cell:
-        """Run a cell; interrupt the kernel, once, as soon as ``interrupt`` says so."""
-        # Else the kernel drops what arrives just after a cell that failed.
+        """Run a cell; interrupt the kernel once, as soon as ``interrupt(cell)`` is true."""
+        # By default the kernel drops requests that arrive just after a cell that failed.
         sent = self.client.execute(code, stop_on_error=False)
         cell, deadline = Cell(), time.monotonic() + seconds
         while time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""An S3 server on this machine, behind a proxy that fails or dawdles when told to."""
+"""An S3 server on this machine, behind a proxy that fails or delays requests on demand."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ PER_HOP = {"connection", "transfer-encoding", "keep-alive", "date", "server"}
 
 
 class Proxy(ThreadingHTTPServer):
-    """Hands requests on to the server, and spoils some.
+    """Passes requests on to the server, and lets some of them fail.
 
-    failing : share of the requests whose path is ``wanted`` that fail, with ``answer`` or at random
+    failing : share of the requests with a ``wanted`` path that fail
+    answer : the failure; None is a random one of FAILURES
     delay : seconds before each answer
     """
 
@@ -45,14 +46,14 @@ class Proxy(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     def heal(self) -> None:
-        """No failures and no delays; counters at 0."""
+        """Stop failures and delays, and set the counters to 0."""
         self.failing, self.delay = 0.0, 0.0
         self.requests, self.failed = 0, 0
         self.wanted = lambda path: True
         self.answer = None
 
     def handle_error(self, request, client_address) -> None:
-        pass  # a client that hung up
+        pass  # the client has closed the connection
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -106,14 +107,14 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def object_store():
-    """A :class:`Proxy` in front of an S3 server with the empty bucket "bucket"."""
+    """Start a :class:`Proxy` for an S3 server with the empty bucket "bucket"."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
     server.start()
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # it tells of every request
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # it logs every request
     proxy = Proxy(server.get_host_and_port())
     thread = threading.Thread(target=proxy.serve_forever, args=(0.05,), daemon=True)
     thread.start()
-    # All servers of a process share what they hold.
+    # All servers of a process share their contents.
     for method, path in (("POST", "/moto-api/reset"), ("PUT", "/bucket")):
         connection = http.client.HTTPConnection(*server.get_host_and_port())
         connection.request(method, path, headers={"Authorization": AUTHORIZATION})

@@ -1,4 +1,4 @@
-"""Folders in which all that documented examples name is there."""
+"""The folders that examples in the documentation use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.images import save_pair, save_pairs
 
 
 def save_folders(place: Path, n: int = 12) -> tuple[Path, Path]:
-    """photos/ and masks/ of n images, and the same as VOC, COCO and boxes have them."""
+    """Write photos/ and masks/ of n images, and the same in the formats VOC, COCO and boxes."""
     images, masks = save_pairs(place, n)
     photos = images.rename(place / "photos")
     shutil.copytree(photos, place / "JPEGImages")
@@ -31,7 +31,7 @@ def save_folders(place: Path, n: int = 12) -> tuple[Path, Path]:
 
 
 def save_others(place: Path, n: int = 3) -> None:
-    """new-photos/ and their true-masks/; two folders of predictions, one worse than the other."""
+    """Write new-photos/, true-masks/, and two folders of predictions, one of them worse."""
     images, masks = save_pairs(place / "others", n)
     images.rename(place / "new-photos")
     shutil.copytree(masks, place / "predicted-clean")
@@ -44,7 +44,7 @@ def save_others(place: Path, n: int = 3) -> None:
 
 
 def save_job(place: Path) -> None:
-    """job/ and today/: by annotator and day; what ben draws is beside the object."""
+    """Write job/ and today/, by annotator and day; all masks by ben are shifted."""
     days = ("2026-11-16", "2026-11-17")
     names = [f"{who}/{day}" for who in ("anna", "ben", "cleo") for day in days]
     for number, name in enumerate(names * 2):

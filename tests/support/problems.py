@@ -1,4 +1,4 @@
-"""Random problems that the tests share."""
+"""Random problems that tests share."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from gpgc_dask.gp.oracle.numpy import NumpySweeps
 from gpgc_dask.gp.oracle.rows import RowSweeps
 
 RTOL = {"float64": 1e-8, "float32": 1e-4}
-"""Tolerances per dtype of the products, in one place."""
+"""Relative tolerance per dtype of the products."""
 
 
 @dataclass(frozen=True)
 class Data:
-    """A data set with known spoilt groups."""
+    """A dataset, and the share of labels per group that was flipped."""
 
     X: np.ndarray
     y: np.ndarray
@@ -34,7 +34,7 @@ def classification(
     n_groups: int,
     seed: int = 0,
     *,
-    spoilt: float = 0.3,
+    corrupted: float = 0.3,
     n_classes: int = 2,
 ) -> Data:
     """ReLU-like features with a constant column; labels by a linear rule, flipped per group."""
@@ -46,21 +46,21 @@ def classification(
     f = (X - X.mean(0)) @ rng.standard_normal((k, n_classes - 1))
     f /= f.std(0)
     y = (f[:, 0] > 0).astype(int) if n_classes == 2 else np.c_[np.zeros(n), f].argmax(1)
-    flip_rate = np.where(rng.random(n_groups) < spoilt, rng.uniform(0.2, 0.6, n_groups), 0.03)
+    flip_rate = np.where(rng.random(n_groups) < corrupted, rng.uniform(0.2, 0.6, n_groups), 0.03)
     flipped = rng.random(n) < flip_rate[groups]
     y = np.where(flipped, (y + rng.integers(1, n_classes, n)) % n_classes, y)
     return Data(X, y, groups, flip_rate)
 
 
 def repeated(data: Data, times: int) -> Data:
-    """Every row several times, in its own group."""
+    """The data with each row repeated in its group."""
     index = np.repeat(np.arange(len(data.y)), times)
     return Data(data.X[index], data.y[index], data.groups[index], data.flip_rate)
 
 
 @dataclass(frozen=True)
 class Instance:
-    """A small problem at a point: data, rows and hyperparameters."""
+    """A small problem: features, rows and hyperparameters."""
 
     F: np.ndarray
     rows: Rows

@@ -1,4 +1,4 @@
-"""A Dask cluster of separate processes over TLS, to be killed, stopped and starved."""
+"""A Dask cluster of separate processes over TLS, which tests kill, stop and limit in memory."""
 
 from __future__ import annotations
 
@@ -18,28 +18,29 @@ from gpgc_dask.clusters.certificates import make_certificates
 from gpgc_dask.clusters.connect import connect
 from gpgc_dask.clusters.tls import TlsFiles
 
-QUICK = {
+SHORT_TIMEOUTS = {
     "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "4s",
     "DASK_DISTRIBUTED__SCHEDULER__WORKER_SATURATION": "1.0",
     "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "10s",
     "DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": "12s",
 }
-"""A scheduler that gives up silent workers sooner than in real life."""
+"""Settings with which a scheduler removes silent workers sooner than by default."""
 
 SPAWNED = {"distributed.worker.multiprocessing-method": "spawn"}
-"""Workers as users get them, with the environment as it is now; those of conftest.py are forked."""
+"""Workers as users get them, with the current environment; tests/conftest.py sets forkserver."""
 
 
 def tls_files(folder, role: str) -> TlsFiles:
+    """Certificate files of a role in a folder of :func:`make_certificates`."""
     names = ("ca.pem", f"{role}.pem", f"{role}-key.pem")
     return TlsFiles(*(str(Path(folder) / name) for name in names))
 
 
 class Processes:
-    """One scheduler and some workers under nannies, each a process of its own.
+    """One scheduler and some workers with nannies, each in its own process.
 
-    hosts : addresses of the scheduler and of each worker; default loopback
-    within : what goes before a command for it to run on a host
+    hosts : addresses of the scheduler and of each worker, by default loopback
+    within : function that returns the prefix of a command for a host
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class Processes:
         tls = ["--tls-ca-file", files.ca, "--tls-cert", files.cert, "--tls-key", files.key]
         return subprocess.Popen(
             [*self.within(host), sys.executable, "-m", "dask", *command, "--host", host, *tls],
-            env=os.environ | QUICK,
+            env=os.environ | SHORT_TIMEOUTS,
             stdout=self.log,
             stderr=self.log,
             start_new_session=True,
@@ -106,16 +107,16 @@ class Processes:
         self.workers, self.scheduler = [], None
 
     def worker_pids(self) -> list[int]:
-        """The workers themselves, which their nannies start again if they die."""
-        found = []
+        """Process ids of the workers, which their nannies restart if they die."""
+        pids = []
         for nanny in self.workers:
             with contextlib.suppress(psutil.NoSuchProcess):
-                found += [
+                pids += [
                     child.pid
                     for child in psutil.Process(nanny.pid).children(recursive=True)
                     if "spawn_main" in " ".join(child.cmdline())
                 ]
-        return found
+        return pids
 
     def connect(self):
         return connect(self.address, tls=tls_files(self.certificates, "client"))

@@ -1,4 +1,4 @@
-"""Datasets of any size in the layout of ``gpgc ingest``, with features made up."""
+"""Datasets of any size in the layout of ``gpgc ingest``, with random features."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ ABOUT = {
 
 
 def write_dataset(path: Path, n: int, k: int, n_images: int, seed: int = 0) -> Path:
-    """ReLU-like features; labels by a linear rule, flipped in a third of the images."""
+    """Write ReLU-like features, and labels by a linear rule, flipped in a third of the images."""
     rng = np.random.default_rng(seed)
     image = np.repeat(np.arange(n_images), np.diff(np.linspace(0, n, n_images + 1).astype(int)))
     mixing = rng.standard_normal((32, k)).astype(np.float32) / 6
     rule = rng.standard_normal(k)
-    spoilt = np.where(rng.random(n_images) < 1 / 3, rng.uniform(0.1, 0.5, n_images), 0.02)
+    flip_rate = np.where(rng.random(n_images) < 1 / 3, rng.uniform(0.1, 0.5, n_images), 0.02)
     group = Location.of(path).group("w")
     features = writing.create_array(group, "features", (n, k), np.float32)
     label = np.empty(n, dtype=np.uint8)
@@ -39,7 +39,7 @@ def write_dataset(path: Path, n: int, k: int, n_images: int, seed: int = 0) -> P
         np.maximum(block + 0.2, 0, out=block)
         block[:, -1] = 1.0
         score = (block - block.mean(0)) @ rule
-        label[own] = (score > 0) ^ (rng.random(size) < spoilt[image[own]])
+        label[own] = (score > 0) ^ (rng.random(size) < flip_rate[image[own]])
         features[own] = block
     names = [f"photo_{number:05d}.jpg" for number in range(n_images)]
     ones = np.ones(n_images, dtype=np.int32)

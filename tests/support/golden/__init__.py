@@ -1,6 +1,6 @@
 """Snapshots of what others rely on: commands, public names, file formats, and the numbers of a fit.
 
-A change of structure must leave them as they are; a change that is meant is written with
+Refactoring must not change them. An intended change is written with
 ``python -m tests.support.golden`` and listed in CHANGELOG.md.
 """
 
@@ -39,33 +39,33 @@ def commands() -> dict[str, Any]:
 
 
 def names() -> dict[str, Any]:
-    """Public names, parameters of the estimators, and what they have learned after a fit."""
+    """Public names, and the parameters, methods and fitted attributes of the estimators."""
     data = classification(200, 5, 12)
-    found: dict[str, Any] = {"gpgc_dask": sorted(gpgc_dask.__all__)}
+    snapshot: dict[str, Any] = {"gpgc_dask": sorted(gpgc_dask.__all__)}
     for estimator in (GPGC, GP, MarginSVM):
         model = estimator().fit(data.X, data.y, groups=data.groups)
         own = estimator.__name__
-        found[f"{own} parameters"] = {k: _plain(v) for k, v in estimator().get_params().items()}
-        found[f"{own} learned"] = sorted(name for name in vars(model) if name.endswith("_"))
+        snapshot[f"{own} parameters"] = {k: _plain(v) for k, v in estimator().get_params().items()}
+        snapshot[f"{own} learned"] = sorted(name for name in vars(model) if name.endswith("_"))
         methods = inspect.getmembers(estimator, inspect.isfunction)
-        found[f"{own} methods"] = [
+        snapshot[f"{own} methods"] = [
             name
             for name, method in methods
             if not name.startswith("_") and method.__module__.startswith("gpgc_dask")
         ]
-    return found
+    return snapshot
 
 
 def formats() -> dict[str, Any]:
-    """{dataset or model: {array: [dimensions, type, codecs]}}, and the names of the attributes."""
+    """{dataset or model: {array: [dimensions, type, codecs]}}, with the names of the attributes."""
     with tempfile.TemporaryDirectory() as folder:
         data, model = _photos(Path(folder))
-        return {"dataset": _described(data), "model": _described(model)}
+        return {"dataset": _describe(data), "model": _describe(model)}
 
 
 def fits() -> dict[str, Any]:
     """Evidence, noise and scales of small fits, and the ranking of a folder of photos."""
-    found: dict[str, Any] = {}
+    snapshot: dict[str, Any] = {}
     for name, estimator, classes in (
         ("GPGC", GPGC(), 2),
         ("GPGC, paper", GPGC(redundancy=1.0, solver="lbfgs"), 2),
@@ -74,7 +74,7 @@ def fits() -> dict[str, Any]:
     ):
         data = classification(600, 8, 20, n_classes=classes)
         model = estimator.fit(data.X, data.y, groups=data.groups)
-        found[name] = {
+        snapshot[name] = {
             "log_evidence": model.log_evidence_,
             "log_noise": np.log(np.atleast_1d(model.noise_variance_)).tolist(),
             "redundancy": model.redundancy_,
@@ -87,13 +87,13 @@ def fits() -> dict[str, Any]:
         data, _ = _photos(Path(folder))
         model = GPGC().fit(open_dataset(data))
         review = model.review(open_dataset(data))
-        found["photos"] = {
+        snapshot["photos"] = {
             "log_evidence": model.log_evidence_,
             "log_noise": np.log(model.noise_variance_).tolist(),
             "agreement": review["agreement"].tolist(),
             "flags": review["flags"].tolist(),
         }
-    return found
+    return snapshot
 
 
 KINDS: dict[str, Callable[[], dict[str, Any]]] = {
@@ -104,21 +104,23 @@ KINDS: dict[str, Callable[[], dict[str, Any]]] = {
 }
 
 
-def taken(kind: str) -> dict[str, Any]:
-    """The snapshot of today, as JSON holds it."""
-    return json.loads(text_of(KINDS[kind]()))
+def take_snapshot(kind: str) -> dict[str, Any]:
+    """Take a snapshot of the current code, as JSON represents it."""
+    return json.loads(to_json(KINDS[kind]()))
 
 
-def path_of(kind: str) -> Path:
+def snapshot_path(kind: str) -> Path:
+    """File of the stored snapshot."""
     return Path(__file__).with_name(f"{kind}.json")
 
 
-def text_of(snapshot: dict[str, Any]) -> str:
+def to_json(snapshot: dict[str, Any]) -> str:
+    """Text of the file."""
     return json.dumps(snapshot, indent=1, ensure_ascii=False) + "\n"
 
 
 def _photos(folder: Path) -> tuple[Path, Path]:
-    """(a dataset, a model) of twelve photos, two of whose masks are at the wrong place."""
+    """Write a dataset of twelve photos, two of them with shifted masks, and a model of it."""
     from PIL import Image
 
     images, masks = save_pairs(folder, 12)
@@ -130,18 +132,18 @@ def _photos(folder: Path) -> tuple[Path, Path]:
     return folder / "data.zarr", folder / "model.zarr"
 
 
-def _described(path: Path) -> dict[str, Any]:
+def _describe(path: Path) -> dict[str, Any]:
     attributes = json.loads((path / "zarr.json").read_text())["attributes"]
-    found: dict[str, Any] = {"attributes": dict.fromkeys(sorted(attributes))}
-    found["attributes"] |= {name: attributes[name] for name in ("format", "format_version")}
+    snapshot: dict[str, Any] = {"attributes": dict.fromkeys(sorted(attributes))}
+    snapshot["attributes"] |= {name: attributes[name] for name in ("format", "format_version")}
     for meta in sorted(path.glob("*/zarr.json")):
         array = json.loads(meta.read_text())
-        found[meta.parent.name] = [
+        snapshot[meta.parent.name] = [
             array.get("dimension_names"),
             array["data_type"],
             [codec["name"] for codec in array["codecs"]],
         ]
-    return found
+    return snapshot
 
 
 def _plain(value: Any) -> Any:

@@ -1,9 +1,9 @@
-"""``python -m tests.support.golden``: write the snapshots again, after a change that is meant."""
+"""``python -m tests.support.golden`` writes the snapshots after an intended change."""
 
 from __future__ import annotations
 
-from tests.support.golden import KINDS, path_of, taken, text_of
+from tests.support.golden import KINDS, snapshot_path, take_snapshot, to_json
 
 for kind in KINDS:
-    path_of(kind).write_text(text_of(taken(kind)))
-    print(f"wrote {path_of(kind)}")
+    snapshot_path(kind).write_text(to_json(take_snapshot(kind)))
+    print(f"wrote {snapshot_path(kind)}")
