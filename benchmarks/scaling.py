@@ -17,7 +17,7 @@ from gpgc_dask.gp.noise import FixedPointRule
 from gpgc_dask.gp.oracle.base import Rows, TermsRequest
 from gpgc_dask.gp.oracle.dask import DaskSweeps
 from gpgc_dask.gp.oracle.kernels import Arithmetic
-from gpgc_dask.gp.solvers.problem import probe_directions
+from gpgc_dask.gp.solvers.probes import probe_directions
 
 TARGET = 1.7
 

@@ -33,7 +33,7 @@ EM_LEVERAGE_SHARE = 0.8
 
 
 MIN_NOISE_SHARE = 0.3
-"""Share of a group's residuals that its first noise has at least."""
+"""Smallest share of the residuals of a group in its first noise."""
 
 
 class NoiseModel:
@@ -114,10 +114,10 @@ of a :class:`NoiseModel`}."""
 
 @dataclass(frozen=True)
 class FirstNoiseRule:
-    """A first noise for groups judged by a posterior that never saw them, at unit noise.
+    """The first noise of groups, from unit noise and a posterior computed without them.
 
-    Their residuals carry the noise and the posterior's own doubt: E R = t (ε² W + Γ), so
-    ε² ← (R/t − Γ) / W, but no less than MIN_NOISE_SHARE of R/t/W. All weights are W/c.
+    The residuals contain the noise and the variance of the posterior, E R = t (ε² W + Γ). So
+    ε² ← (R/t − Γ) / W, but at least MIN_NOISE_SHARE of R/t/W. All weights are W/c.
     """
 
     n_targets: int
@@ -137,10 +137,24 @@ class FirstNoiseRule:
 
 @dataclass(frozen=True)
 class FixedPointRule:
-    """The noise step of one sweep, cheap enough to run beside the data.
+    """The noise step of one sweep, which runs in the tasks that read the data.
 
-    MacKay: ε² ← ε² R / (t (W − Γ)); EM: ε² ← ε² (R/t + Γ) / W. MacKay is the faster, EM is
-    monotone; a group whose leverage nearly uses up its weight takes EM. All weights are W/c.
+    MacKay: ε² ← ε² R / (t (W − Γ)); EM: ε² ← ε² (R/t + Γ) / W. MacKay's step is faster, the EM
+    step is monotone and used for groups whose leverage is nearly as large as their weight. All
+    weights are W/c.
+
+    Attributes
+    ----------
+    n_targets : int
+        Number of target columns t.
+    lower, upper : float
+        Bounds of ln ε².
+    redundancy : float, default 1.0
+        Redundancy c.
+    monotone : bool, default False
+        Whether all groups take the EM step.
+    min_gain : float, default 0.0
+        Groups that would gain fewer nats than this keep their noise exactly.
     """
 
     n_targets: int
@@ -148,8 +162,7 @@ class FixedPointRule:
     upper: float
     redundancy: float = 1.0
     monotone: bool = False
-    still: float = 0.0
-    """Groups that a step would win fewer nats than this stay exactly where they are."""
+    min_gain: float = 0.0
 
     def __call__(self, log_noise: Array, weight: Array, residual: Array, leverage: Array) -> Array:
         """New ln ε² of some groups from their ln ε², W (before 1/c), R and Γ."""
@@ -160,9 +173,9 @@ class FixedPointRule:
         denominator = np.where(em, weight, weight - leverage)
         with np.errstate(divide="ignore", invalid="ignore"):
             step = np.log(numerator / denominator)
-        # A group that carries no weight tells nothing about its noise: it stays where it is.
+        # A group without weight has no information about its noise, which stays as it is.
         step = np.where(weight > 0, step, 0.0)
-        step = np.where(0.25 * self.n_targets * weight * step**2 < self.still, 0.0, step)
+        step = np.where(0.25 * self.n_targets * weight * step**2 < self.min_gain, 0.0, step)
         return np.clip(log_noise + step, self.lower, self.upper)
 
 

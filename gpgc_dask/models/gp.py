@@ -26,7 +26,8 @@ from gpgc_dask.data.training import training_arrays
 from gpgc_dask.execution.compute import compute
 from gpgc_dask.execution.row_blocks import is_dask
 from gpgc_dask.gp.evidence import Posterior
-from gpgc_dask.gp.fit import MAX_NOISE, Fitted, Options, fit
+from gpgc_dask.gp.fit import FitResult, fit
+from gpgc_dask.gp.options import MAX_NOISE, FitOptions
 from gpgc_dask.gp.oracle.base import FeatureOracle, Rows
 from gpgc_dask.gp.oracle.dask import DaskOracle, lazy_leave_out
 from gpgc_dask.gp.oracle.kernels import Arithmetic, Projection
@@ -230,7 +231,7 @@ class _LinearGP(DatasetModel):
         choice("dtype", self.dtype, ("auto", "float32", "float64"))
         return None if self.dtype == "auto" else np.dtype(self.dtype)
 
-    def _options(self) -> Options:
+    def _options(self) -> FitOptions:
         """The parameters, validated as scikit-learn does: at fit, by name."""
         redundancy = self.redundancy
         if isinstance(redundancy, str):
@@ -241,7 +242,7 @@ class _LinearGP(DatasetModel):
             raise InputError(
                 f"max_iter must be a whole number of at least 1, got {self.max_iter!r}"
             )
-        return Options(
+        return FitOptions(
             solver=choice("solver", self.solver, SOLVERS),
             tol=positive("tol", self.tol),
             max_iter=int(self.max_iter),
@@ -249,7 +250,7 @@ class _LinearGP(DatasetModel):
             redundancy=None if redundancy == "auto" else redundancy,
             noise_floor=self._noise_floor(),
             checkpoint=self.checkpoint,
-            keeps_checkpoint=self._keeps_checkpoint,
+            keep_checkpoint=self._keeps_checkpoint,
             listeners=progress_listener(self.progress, kept=self.checkpoint is not None),
         )
 
@@ -259,30 +260,30 @@ class _LinearGP(DatasetModel):
             raise InputError(f"noise_floor must be below {MAX_NOISE:g}, got {self.noise_floor!r}")
         return floor
 
-    def _learn(self, training: Training, fitted: Fitted) -> None:
-        point = fitted.point
-        state = point.state
+    def _learn(self, training: Training, result: FitResult) -> None:
+        point = result.point
+        params = point.params
         self.classes_ = training.classes
         self.groups_ = training.groups
         self.coef_ = point.post.mu.T.copy()
         self.covariance_factor_ = point.post.T
         self.class_weight_ = training.class_weight
-        self.redundancy_ = state.redundancy
-        scales = np.exp(0.5 * state.log_scales)
+        self.redundancy_ = params.redundancy
+        scales = np.exp(0.5 * params.log_scales)
         self.feature_scales_ = dict(
             zip(training.feature_groups.tolist(), scales.tolist(), strict=True)
         )
-        self.log_evidence_ = fitted.problem.log_evidence(point)
-        self.converged_ = fitted.solution.converged
-        self.history_ = fitted.history.entries
+        self.log_evidence_ = result.problem.log_evidence(point)
+        self.converged_ = result.solution.converged
+        self.history_ = result.history.entries
         self.n_iter_ = len(self.history_)
-        self.n_reads_ = ceil(fitted.history.reads - 1e-9)
+        self.n_reads_ = ceil(result.history.reads - 1e-9)
         for name in ("noise_groups_", "noise_group_variance_"):
             self.__dict__.pop(name, None)
         if training.noise_groups is not None:
             self.noise_groups_ = training.noise_groups
-            self.noise_group_variance_ = np.exp(training.noise.values(state.log_noise))
-        self._learn_noise(np.exp(state.log_noise), training.rows.group_weight)
+            self.noise_group_variance_ = np.exp(training.noise.values(params.log_noise))
+        self._learn_noise(np.exp(params.log_noise), training.rows.group_weight)
 
     @abstractmethod
     def _learn_noise(self, variance: Array, weight: Array) -> None:

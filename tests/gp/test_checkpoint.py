@@ -178,7 +178,7 @@ def test_a_full_disk_does_not_stop_a_fit(tmp_path):
     model = GPGC(checkpoint=path, progress=fill_disk)
     model._keeps_checkpoint = True
     try:
-        with pytest.warns(UserWarning, match=r"could not be kept .*fit\.npz.*: the fit goes on"):
+        with pytest.warns(UserWarning, match=r"could not be saved .*fit\.npz.*: the fit continues"):
             model.fit(DATA.X, DATA.y, groups=DATA.groups)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)

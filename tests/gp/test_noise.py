@@ -12,7 +12,7 @@ from gpgc_dask.core.errors import InputError
 from gpgc_dask.gp import evidence
 from gpgc_dask.gp.noise import NOISE_MODELS, FixedPointRule, NoiseModel, PooledRule
 from gpgc_dask.gp.solvers import SOLVERS
-from gpgc_dask.gp.solvers.problem import Problem, State
+from gpgc_dask.gp.solvers.problem import Hyperparameters, Problem
 from tests.support.dense import DenseGP
 from tests.support.problems import Instance, Rows, classification, sweeps
 
@@ -43,7 +43,7 @@ def test_gradient_is_that_of_the_dense_matrix(oracle):
         (-9.0, 9.0), 1.0, 1e-4, 10, lambda point: 0.0,
     )  # fmt: skip
     point = problem.evaluate(
-        State(log_noise, instance.log_scales, 1.0), oracle.moments(log_noise, 1.0)
+        Hyperparameters(log_noise, instance.log_scales, 1.0), oracle.moments(log_noise, 1.0)
     )
     terms = oracle.terms(point.post, log_noise, 1.0, leave_out=False)
     by_noise, by_scale = problem.gradient(point, terms)
@@ -251,7 +251,9 @@ def test_terms_of_noise_and_evidence_agree():
         (-9.0, 9.0), 1.0, 1e-4, 10, lambda point: 0.0,
     )  # fmt: skip
     zero = np.zeros(6)
-    point = problem.evaluate(State(zero, instance.log_scales, 1.0), oracle.moments(zero, 1.0))
+    point = problem.evaluate(
+        Hyperparameters(zero, instance.log_scales, 1.0), oracle.moments(zero, 1.0)
+    )
     terms = oracle.terms(point.post, zero, 1.0, leave_out=False)
     np.testing.assert_allclose(problem.gradient(point, terms)[0], problem.gradient(point, None)[0])
     assert evidence.log_evidence(point.value, 48.0) == pytest.approx(problem.log_evidence(point))

@@ -11,8 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from gpgc_dask import GP, GPGC
 from gpgc_dask.gp.noise import FixedPointRule
-from gpgc_dask.gp.solvers import SOLVERS
-from gpgc_dask.gp.solvers import scales as collective
+from gpgc_dask.gp.solvers import SOLVERS, scales
 from tests.support.problems import classification
 
 PROBLEMS = {
@@ -174,8 +173,8 @@ def test_one_noise_for_all_with_many_scales():
 def test_features_that_say_nothing_take_few_evaluations(monkeypatch):
     """Their scale's optimum is 0, which ln σ² only nears."""
     evaluated = []
-    usual = collective._at
-    monkeypatch.setattr(collective, "_at", lambda *given: evaluated.append(1) or usual(*given))
+    usual = scales._evaluate
+    monkeypatch.setattr(scales, "_evaluate", lambda *args: evaluated.append(1) or usual(*args))
     rng = np.random.default_rng(0)
     X = rng.standard_normal((2000, 40))
     y = X[:, :20] @ rng.standard_normal(20) + rng.standard_normal(2000) > 0

@@ -1,4 +1,4 @@
-"""What makes a fit take few reads: Newton's steps, promises, corrections, the warm start."""
+"""What makes a fit take few reads: Newton's steps, expected terms, corrections, the warm start."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from gpgc_dask.gp.oracle.kernels import Arithmetic
 from gpgc_dask.gp.oracle.numpy import NumpySweeps
 from gpgc_dask.gp.oracle.rows import survey
 from gpgc_dask.gp.oracle.statistics import CompositeOracle
-from gpgc_dask.gp.solvers import Problem, State
+from gpgc_dask.gp.solvers import Hyperparameters, Problem
+from gpgc_dask.gp.solvers.convergence import certify
 from gpgc_dask.gp.solvers.newton import expected_terms, newton_mean
 from gpgc_dask.gp.warm_start import draw_sample, warm_start_rows
 from tests.support.problems import classification
@@ -62,14 +63,14 @@ def problem():
         (np.log(1e-4), np.log(1e4)), 1.0, 1e-4, 100, lambda point: 0.0,
     )  # fmt: skip
     log_noise = np.random.default_rng(0).normal(-0.5, 0.3, 150)
-    state = State(log_noise, np.log([0.02]), 1.0)
+    state = Hyperparameters(log_noise, np.log([0.02]), 1.0)
     return found, found.evaluate(state, sweeps.moments(log_noise, 1.0))
 
 
 def one_step(problem, point, mean=None, **options):
     request = TermsRequest(mean=mean, gradient_groups=np.ones(problem.n_groups, dtype=bool))
     rule = FixedPointRule(1, *problem.noise_bounds, **options)
-    state = point.state
+    state = point.params
     result = problem.oracle.step(
         point.post, state.log_noise, 1.0, rule, leave_out=False, request=request
     )
@@ -81,7 +82,7 @@ def test_weight_gradients_of_groups(problem):
     problem, point = problem
     result, _ = one_step(problem, point)
     data = problem.oracle
-    p = data.rows.precision(point.state.log_noise, 1.0)
+    p = data.rows.precision(point.params.log_noise, 1.0)
     residual = data.rows.targets() - data.F @ point.post.mu
     for group in (0, 77, 149):
         own = data.rows.groups == group
@@ -97,13 +98,13 @@ def test_expected_terms_come_true(problem):
     every = np.ones(problem.n_groups, dtype=bool)
     for _ in range(2):
         result, new = one_step(problem, point)
-        expected = expected_terms(result.terms, every, point.state, point.post.mu, new)
+        expected = expected_terms(result.terms, every, point.params, point.post.mu, new)
         before, point = point, new
-    true = problem.oracle.terms(point.post, point.state.log_noise, 1.0, leave_out=False)
+    true = problem.oracle.terms(point.post, point.params.log_noise, 1.0, leave_out=False)
     change = np.abs(true.residual - problem.group_weight(1.0) + true.leverage).max()
     assert np.abs(expected.residual - true.residual).max() < 0.3 * change
     assert expected.leverage.sum() == pytest.approx(true.leverage.sum(), rel=1e-9)
-    gains = [problem.certify(point, terms, None).gain for terms in (expected, true)]
+    gains = [certify(problem, point, terms, None).gain for terms in (expected, true)]
     assert gains[0] == pytest.approx(gains[1], rel=0.5)
     assert before.value > point.value
 
@@ -118,7 +119,7 @@ def test_newton_beats_the_plain_step(problem):
             result, new = one_step(problem, point, mean)
             judged = point.post.mu if mean is None else mean
             if newton:
-                mean = newton_mean(problem, result.terms, every, point.state, judged, new)
+                mean = newton_mean(problem, result.terms, every, point.params, judged, new)
                 assert mean is not None
             point = new
         values[newton] = point.value
@@ -133,13 +134,13 @@ def test_gradients_of_some_groups_represent_all(problem):
     every = np.ones(problem.n_groups, dtype=bool)
     some = np.arange(problem.n_groups) % 3 == 0
     sampled = replace(result.terms, weight_gradients=result.terms.weight_gradients[some])
-    full = newton_mean(problem, result.terms, every, point.state, point.post.mu, new)
-    part = newton_mean(problem, sampled, some, point.state, point.post.mu, new)
+    full = newton_mean(problem, result.terms, every, point.params, point.post.mu, new)
+    part = newton_mean(problem, sampled, some, point.params, point.post.mu, new)
     step = np.linalg.norm(full - point.post.mu)
     assert np.linalg.norm(full - part) < 0.5 * step
     gains = [
-        problem.certify(
-            new, expected_terms(terms, asked, point.state, point.post.mu, new), None
+        certify(
+            problem, new, expected_terms(terms, asked, point.params, point.post.mu, new), None
         ).gain
         for terms, asked in ((result.terms, every), (sampled, some))
     ]
@@ -148,9 +149,9 @@ def test_gradients_of_some_groups_represent_all(problem):
 
 def test_corrected_moments_are_the_moments(problem):
     problem, point = problem
-    state, oracle = point.state, problem.oracle
-    still = 0.05
-    rule = FixedPointRule(1, *problem.noise_bounds, still=still)
+    state, oracle = point.params, problem.oracle
+    min_gain = 0.05
+    rule = FixedPointRule(1, *problem.noise_bounds, min_gain=min_gain)
     options = {"leave_out": False, "request": TermsRequest()}
     summed = oracle.step(point.post, state.log_noise, 1.0, rule, **options)
     corrected = oracle.step(

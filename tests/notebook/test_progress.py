@@ -42,7 +42,7 @@ from pathlib import Path
 import dask, numpy as np
 import gpgc_dask.gp.oracle.dask
 from gpgc_dask import GPGC, open_dataset
-from gpgc_dask.gp.checkpoint import _parsed
+from gpgc_dask.gp.checkpoint import parse_checkpoint
 from gpgc_dask import ingest
 from tests.support.problems import classification
 from tests.notebook.test_progress import in_memory
@@ -56,7 +56,7 @@ def fit(path, checkpoint, progress, memory):
     return GPGC(checkpoint=checkpoint, progress=progress).fit(**given)
 
 def resume(path, checkpoint, memory):
-    kept, seen = _parsed(Path(checkpoint).read_bytes())[1], []
+    kept, seen = parse_checkpoint(Path(checkpoint).read_bytes())[1], []
     model = fit(path, checkpoint, seen.append, memory)
     print(json.dumps({
         "converged": bool(model.converged_), "evidence": model.log_evidence_,

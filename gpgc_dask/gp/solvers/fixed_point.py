@@ -1,4 +1,4 @@
-"""MacKay's fixed point for the noise and Newton's step for the weights, one read a step."""
+"""MacKay's fixed point for the noise and Newton's step for the weights, one read per step."""
 
 from __future__ import annotations
 
@@ -7,206 +7,214 @@ from dataclasses import replace
 from gpgc_dask.core.arrays import Array
 from gpgc_dask.gp.noise import FixedPointRule, PooledRule
 from gpgc_dask.gp.oracle.base import GroupTerms, StepResult, TermsRequest
-from gpgc_dask.gp.solvers.history import History
+from gpgc_dask.gp.solvers.convergence import (
+    Certificate,
+    bounded_ratio,
+    certify,
+    gain_tolerance,
+    is_worth_certifying,
+)
 from gpgc_dask.gp.solvers.newton import expected_terms, newton_mean
-from gpgc_dask.gp.solvers.problem import Certificate, Point, Problem
-from gpgc_dask.gp.solvers.redundancy import moment_ratio
-from gpgc_dask.gp.solvers.scales import tune
-from gpgc_dask.gp.solvers.state import Course, Promise
+from gpgc_dask.gp.solvers.probes import leverage_directions, select_gradient_groups
+from gpgc_dask.gp.solvers.problem import Point, Problem
+from gpgc_dask.gp.solvers.run import Run
+from gpgc_dask.gp.solvers.scales import optimise_scales
+from gpgc_dask.gp.solvers.state import Expectation, SolverState
 
-__all__ = ["DOUBT", "fixed_point"]
+__all__ = ["solve_fixed_point"]
 
 SLOW_RATE = 0.6
-"""A step that leaves more than this share of the predicted gain counts as slow."""
+"""A step that leaves more than this share of the predicted gain is slow."""
 
 PATIENCE = 4
-"""Slow steps in a row after which the fixed point gives up."""
+"""Number of slow steps in a row after which the solver gives up."""
 
-DOUBT = 0.8
-"""A point is worth a certificate where its expected gain is below this share of the tolerance."""
-
-MORE_DOUBT = 0.8
-"""Factor of that share after each certificate that was not given."""
+CERTIFY_DECAY = 0.8
+"""Factor of the share of the tolerance that is worth a certificate, after each failed one."""
 
 SMALL_GAIN = 1e-3
-"""Expected gain in nats a row from which on moments are corrected, not summed anew."""
+"""Expected gain in nats per row below which moments are corrected instead of summed again."""
 
 SETTLED_GAIN = 1e-5
-"""Expected gain in nats a row from which on the redundancy's ratio tells of c alone."""
+"""Expected gain in nats per row below which the moment ratio depends on c alone."""
 
-STILL_SHARE = 0.2
-"""Share of that gain which all groups left as they are may be worth together."""
+UNCHANGED_SHARE = 0.2
+"""Share of the tolerance that all groups whose noise is left unchanged may be worth together."""
 
 
-def fixed_point(
-    problem: Problem, point: Point, history: History, course: Course, *, patient: bool
-) -> tuple[Point, Certificate]:
-    """Step until certified, slow (unless ``patient``) or out of iterations.
+def solve_fixed_point(run: Run, point: Point, *, patient: bool) -> tuple[Point, Certificate]:
+    """Step until the optimum is certified or no iteration is left.
 
-    Each step: (1) one read judges the rows, so gives every group its new noise, and the moments
-    there; (2) scales are tuned at the driver; (3) a step that lowered the evidence is redone;
-    (4) c moves towards its moment equation; (5) the pulls say what to expect of the new point.
-    Where that is good enough one read certifies it by exact leverages.
+    Each step has five parts:
+
+    1. One read gives every group its new noise, and the moments there.
+    2. The scales are optimised at the driver.
+    3. A step that lowers the evidence is repeated with the monotone EM rule.
+    4. c moves towards the solution of its moment equation.
+    5. The gradients of the groups predict the certificate of the new point. If it is good enough,
+       one read computes it with exact leverages.
+
+    Parameters
+    ----------
+    run : Run
+        Problem, history and state.
+    point : Point
+        Where to start.
+    patient : bool
+        Whether to continue after several slow steps.
     """
+    problem, state = run.problem, run.state
     while True:
-        history.keep(point, course)
-        promise = course.promise
-        expected = promise.certificate
-        if expected is not None and problem.is_promising(expected, course.doubt):
-            certificate = _certify(problem, point, history)
-            if problem.is_converged(certificate) or history.left(problem) <= 0:
+        run.save(point)
+        expected = state.expectation.certificate
+        if expected is not None and is_worth_certifying(problem, expected, state.certify_share):
+            certificate = run.certify("fixed-point", point, run.exact_terms(point))
+            if run.is_done(certificate):
                 break
-            course.doubt *= MORE_DOUBT
-            course.exactly, promise = True, Promise()
-            course.promise = promise
-            history.keep(point, course)
-        gain = float("inf") if promise.certificate is None else promise.certificate.gain
-        exactly = course.exactly or not problem.noise.separable
-        directions = None if exactly else problem.directions(point, gain)
-        result, certificate = _step(problem, point, promise, directions, course.doubt, history)
-        if problem.is_converged(certificate) or history.left(problem) <= 0:
+            state.certify_share *= CERTIFY_DECAY
+            state.exact_leverages = True
+            state.expectation = Expectation()
+            run.save(point)
+        result, certificate = _sweep(run, point)
+        if run.is_done(certificate):
             break
-        course.slow = course.slow + 1 if certificate.gain > SLOW_RATE * course.last_gain else 0
-        course.last_gain = certificate.gain
-        if course.slow >= PATIENCE and not patient:
+        _count_slow_steps(state, certificate)
+        if state.slow_steps >= PATIENCE and not patient:
             break
-        proposal = _proposal(problem, point, result, certificate, history)
-        if proposal is None and promise.mean is not None:
-            history.note(rejected=True)
-            course.promise = Promise()
+        proposal = _propose(run, point, result, certificate)
+        mean = state.expectation.mean
+        if proposal is None and mean is not None:
+            run.history.annotate(rejected=True)
+            state.expectation = Expectation()
             continue
         if proposal is None:
-            proposal = _redo_as_em(problem, point, result.terms, history)
-        with history.phase("solve"):
-            if certificate.ratio is not None:
-                settled = certificate.gain < SETTLED_GAIN * problem.total_weight
-                c = course.search.next(point.state.redundancy, certificate.ratio, settled=settled)
-                proposal = problem.with_redundancy(proposal, c)
-            proposal = _tuned(problem, proposal)
-            course.promise = _promise(
-                problem, point, promise.mean, result.terms, proposal, certificate
-            )
+            proposal = _em_step(run, point, result.terms)
+        with run.algebra():
+            proposal = _update_redundancy(run, point, proposal, certificate)
+            proposal = _optimise(problem, proposal)
+            state.expectation = _expect(problem, point, mean, result.terms, proposal, certificate)
         point = proposal
     return point, certificate
 
 
-def _step(
-    problem: Problem,
-    point: Point,
-    promise: Promise,
-    directions: Array | None,
-    doubt: float,
-    history: History,
-) -> tuple[StepResult, Certificate]:
-    """One read: the next noise and its moments, and how good the point is, as far as is known."""
-    state, expected = point.state, promise.certificate
+def _sweep(run: Run, point: Point) -> tuple[StepResult, Certificate]:
+    """One read: the next noise and its moments, and the certificate as far as it is known."""
+    problem, state, params = run.problem, run.state, point.params
+    mean, expected = state.expectation.mean, state.expectation.certificate
     small = expected is not None and expected.gain < SMALL_GAIN * problem.total_weight
-    still = STILL_SHARE * doubt * problem.gain_tolerance / problem.n_groups if small else 0.0
-    rule = FixedPointRule(problem.n_targets, *problem.noise_bounds, state.redundancy, still=still)
-    with history.phase("sweep"):
-        if problem.noise.separable:
-            found = problem.oracle.step(
+    min_gain = 0.0
+    if small:
+        share = UNCHANGED_SHARE * state.certify_share
+        min_gain = share * gain_tolerance(problem) / problem.n_groups
+    rule = FixedPointRule(
+        problem.n_targets, *problem.noise_bounds, params.redundancy, min_gain=min_gain
+    )
+    directions = None
+    if problem.noise.separable:
+        if not state.exact_leverages:
+            gain = float("inf") if expected is None else expected.gain
+            directions = leverage_directions(problem, point, gain)
+        with run.sweep():
+            result = problem.oracle.step(
                 point.post,
-                state.log_noise,
-                state.redundancy,
+                params.log_noise,
+                params.redundancy,
                 rule,
-                leave_out=problem.solves_redundancy,
-                request=TermsRequest(
-                    promise.mean, directions, gradient_groups=problem.gradient_groups()
-                ),
+                leave_out=problem.estimates_redundancy,
+                request=TermsRequest(mean, directions, select_gradient_groups(problem)),
                 current=point.moments if small else None,
             )
-        else:
-            found = problem.oracle.step_with_all_groups(
-                point.post,
-                state.log_noise,
-                state.redundancy,
-                PooledRule(rule, problem.noise),
-                leave_out=problem.solves_redundancy,
-            )
-    ratio = _ratio(problem, found.terms)
-    if promise.mean is not None and expected is not None:
-        certificate = replace(expected, ratio=problem.projected_ratio(state.redundancy, ratio))
     else:
-        certificate = problem.certify(point, found.terms, ratio, exact=directions is None)
-    history.append("fixed-point", problem, point, certificate)
-    return found, certificate
+        with run.sweep():
+            result = problem.oracle.step_with_all_groups(
+                point.post,
+                params.log_noise,
+                params.redundancy,
+                PooledRule(rule, problem.noise),
+                leave_out=problem.estimates_redundancy,
+            )
+    ratio = run.ratio(result.terms)
+    if mean is not None and expected is not None:
+        certificate = replace(expected, ratio=bounded_ratio(problem, params.redundancy, ratio))
+    else:
+        certificate = certify(problem, point, result.terms, ratio, exact=directions is None)
+    run.history.append("fixed-point", problem, point, certificate)
+    return result, certificate
 
 
-def _certify(problem: Problem, point: Point, history: History) -> Certificate:
-    """One read: the exact gradient at a point."""
-    state = point.state
-    with history.phase("sweep"):
-        terms = problem.oracle.terms(
-            point.post, state.log_noise, state.redundancy, leave_out=problem.solves_redundancy
-        )
-    certificate = problem.certify(point, terms, _ratio(problem, terms))
-    history.append("fixed-point", problem, point, certificate)
-    return certificate
+def _count_slow_steps(state: SolverState, certificate: Certificate) -> None:
+    slow = certificate.gain > SLOW_RATE * state.last_gain
+    state.slow_steps = state.slow_steps + 1 if slow else 0
+    state.last_gain = certificate.gain
 
 
-def _ratio(problem: Problem, terms: GroupTerms) -> float | None:
-    return moment_ratio(terms, problem.n_targets) if problem.solves_redundancy else None
-
-
-def _proposal(
-    problem: Problem, point: Point, result: StepResult, certificate: Certificate, history: History
-) -> Point | None:
-    """The point that a step leads to; None where the evidence is lower there."""
-    with history.phase("solve"):
-        state = replace(point.state, log_noise=result.log_noise)
-        proposal = problem.evaluate(state, result.moments)
+def _propose(run: Run, point: Point, result: StepResult, certificate: Certificate) -> Point | None:
+    """The point that a step leads to; None if the evidence is lower there."""
+    problem = run.problem
+    with run.algebra():
+        params = replace(point.params, log_noise=result.log_noise)
+        proposal = problem.evaluate(params, result.moments)
         if proposal.value > point.value:
-            proposal = _tuned(problem, proposal)
-    better = proposal.value <= point.value + _slack(point, certificate)
+            proposal = _optimise(problem, proposal)
+    better = proposal.value <= point.value + _rounding(point, certificate)
     return proposal if better else None
 
 
-def _promise(
+def _em_step(run: Run, point: Point, terms: GroupTerms) -> Point:
+    """The monotone step from the same terms, which takes one more read."""
+    problem, params = run.problem, point.params
+    rule = FixedPointRule(
+        problem.n_targets, *problem.noise_bounds, params.redundancy, monotone=True
+    )
+    log_noise = PooledRule(rule, problem.noise)(
+        params.log_noise, problem.oracle.group_weight, terms.residual, terms.leverage
+    )
+    with run.sweep():
+        moments = problem.oracle.moments(log_noise, params.redundancy)
+    run.history.annotate(redone=True)
+    return problem.evaluate(replace(params, log_noise=log_noise), moments)
+
+
+def _update_redundancy(run: Run, point: Point, proposal: Point, certificate: Certificate) -> Point:
+    """The proposal with the next c, from the moment ratio at ``point``."""
+    if certificate.ratio is None:
+        return proposal
+    settled = certificate.gain < SETTLED_GAIN * run.problem.total_weight
+    search = run.state.search
+    c = search.next(point.params.redundancy, certificate.ratio, settled=settled)
+    return run.problem.with_redundancy(proposal, c)
+
+
+def _expect(
     problem: Problem,
     before: Point,
     mean: Array | None,
     terms: GroupTerms,
     point: Point,
     certificate: Certificate,
-) -> Promise:
-    """What the sweep at ``before`` lets expect of the new point."""
+) -> Expectation:
+    """What the sweep at ``before``, with residuals of ``mean``, predicts for the new point."""
     if terms.weight_gradients is None:
-        return Promise()
-    judged = before.post.mu if mean is None else mean
-    gradient_groups = problem.gradient_groups()
-    terms_there = expected_terms(terms, gradient_groups, before.state, judged, point)
-    expected = problem.certify(
+        return Expectation()
+    mean = before.post.mu if mean is None else mean
+    groups = select_gradient_groups(problem)
+    expected = certify(
+        problem,
         point,
-        terms_there,
+        expected_terms(terms, groups, before.params, mean, point),
         certificate.ratio,
         exact=False,
-        # Told again for what is to be certified; until then the last point's will do.
+        # The error is computed again for the final certificate; until then the last one will do.
         error=certificate.precision_error,
     )
-    return Promise(
-        newton_mean(problem, terms, gradient_groups, before.state, judged, point), expected
-    )
+    return Expectation(newton_mean(problem, terms, groups, before.params, mean, point), expected)
 
 
-def _redo_as_em(problem: Problem, point: Point, terms: GroupTerms, history: History) -> Point:
-    """The monotone step from the same terms; costs one more read."""
-    state = point.state
-    rule = FixedPointRule(problem.n_targets, *problem.noise_bounds, state.redundancy, monotone=True)
-    log_noise = PooledRule(rule, problem.noise)(
-        state.log_noise, problem.oracle.group_weight, terms.residual, terms.leverage
-    )
-    with history.phase("sweep"):
-        moments = problem.oracle.moments(log_noise, state.redundancy)
-    history.note(redone=True)
-    return problem.evaluate(replace(state, log_noise=log_noise), moments)
-
-
-def _slack(point: Point, certificate: Certificate) -> float:
-    """How much an objective may rise by rounding alone, in nats."""
+def _rounding(point: Point, certificate: Certificate) -> float:
+    """How much the objective may rise by rounding alone, in nats."""
     return 1e-9 * abs(point.value) + 1e-6 + 4.0 * certificate.precision_error
 
 
-def _tuned(problem: Problem, point: Point) -> Point:
-    """The best scales for the noise and c at hand; costs no read."""
-    return tune(problem, point, noise=False, gain=0.1 * problem.gain_tolerance)
+def _optimise(problem: Problem, point: Point) -> Point:
+    """The best scales for the current noise and c, without a read."""
+    return optimise_scales(problem, point, noise=False, gain=0.1 * gain_tolerance(problem))

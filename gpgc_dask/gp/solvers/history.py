@@ -1,4 +1,4 @@
-"""The course of a fit as data: one dict an iteration. Progress and logs only read it."""
+"""The history of a fit: one dict per iteration. Progress displays and logs only read it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from gpgc_dask.core.threads import algebra_threads
 from gpgc_dask.gp.oracle.base import SweepOracle
-from gpgc_dask.gp.solvers.problem import Certificate, Point, Problem
-from gpgc_dask.gp.solvers.state import Course
+from gpgc_dask.gp.solvers.convergence import Certificate, gain_tolerance
+from gpgc_dask.gp.solvers.problem import Point, Problem
 
 __all__ = ["History"]
 
@@ -22,44 +21,49 @@ log = logging.getLogger("gpgc_dask")
 
 @dataclass
 class History:
-    """Collects the entries of ``history_`` and hands each to the listeners.
+    """Collects the entries of ``history_`` and passes each of them to the listeners.
 
-    An entry has: ``iteration``, ``phase`` ("pooled", "fixed-point", "lbfgs"),
-    ``log_evidence``, ``projected_gradient``, ``predicted_gain`` (nats), ``certified`` (are these
-    two exact, or estimated), ``redundancy`` and
-    ``redundancy_ratio``, ``reads`` so far, ``arithmetic`` of the products and its estimated error
-    of the evidence ``precision_error`` (nats), ``seconds`` (by phase, of this entry).
+    An entry has the keys ``iteration``, ``phase`` ("pooled", "fixed-point", "lbfgs"),
+    ``log_evidence``, ``projected_gradient``, ``predicted_gain`` and ``gain_tolerance`` (nats),
+    ``certified`` (whether gradient and gain are exact), ``redundancy``, ``redundancy_ratio``,
+    ``reads`` (so far), ``arithmetic`` (of the products), ``precision_error`` (estimated error of
+    the evidence from it, nats) and ``seconds`` (by phase, of this entry).
+
+    Attributes
+    ----------
+    oracle : SweepOracle
+        Oracle whose reads are counted.
+    arithmetic : str
+        Name of the arithmetic of the products.
+    reads_before : float
+        Reads of earlier attempts and runs of the same fit.
+    entries_before : int
+        Number of entries of an earlier run that was stopped: they do not count as iterations.
+    listeners : list of callable
+        Called with each new entry.
+    entries : list of dict
+        The entries.
     """
 
     oracle: SweepOracle
     arithmetic: str
-    n_features: int
-    earlier_reads: float = 0.0
-    inherited: int = 0
-    """Entries that were there before this attempt: of a resumed fit."""
+    reads_before: float = 0.0
+    entries_before: int = 0
     listeners: list[Callable[[dict[str, Any]], None]] = field(default_factory=list)
-    checkpoint: Callable[[Point, Course, History], None] | None = None
-    """Called after every read with where the fit is."""
     entries: list[dict[str, Any]] = field(default_factory=list)
     _seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     @contextmanager
-    def phase(self, name: Literal["sample", "sweep", "solve"]) -> Iterator[None]:
+    def timed(self, name: Literal["sample", "sweep", "solve"]) -> Iterator[None]:
         """Add the time inside to ``seconds[name]`` of the next entry."""
         start = time.perf_counter()
         try:
-            with algebra_threads(self.n_features) if name == "solve" else nullcontext():
-                yield
+            yield
         finally:
             self._seconds[name] += time.perf_counter() - start
 
-    def append(
-        self,
-        phase: str,
-        problem: Problem,
-        point: Point,
-        certificate: Certificate,
-    ) -> None:
+    def append(self, phase: str, problem: Problem, point: Point, certificate: Certificate) -> None:
+        """Add an entry for a point."""
         entry = {
             "iteration": len(self.entries),
             "phase": phase,
@@ -67,8 +71,8 @@ class History:
             "projected_gradient": certificate.projected_gradient,
             "predicted_gain": certificate.gain,
             "certified": certificate.exact,
-            "gain_tolerance": problem.gain_tolerance,
-            "redundancy": point.state.redundancy,
+            "gain_tolerance": gain_tolerance(problem),
+            "redundancy": point.params.redundancy,
             "redundancy_ratio": certificate.ratio,
             "reads": self.reads,
             "arithmetic": self.arithmetic,
@@ -81,20 +85,16 @@ class History:
         for listener in self.listeners:
             listener(entry)
 
-    def keep(self, point: Point, course: Course) -> None:
-        """Here the fit can go on if it is stopped."""
-        if self.checkpoint is not None:
-            self.checkpoint(point, course, self)
+    def annotate(self, **values: Any) -> None:
+        """Add values to the last entry."""
+        self.entries[-1].update(values)
 
     @property
     def reads(self) -> float:
-        """Full reads of the data so far, also those of an attempt in another arithmetic."""
-        return self.earlier_reads + self.oracle.reads
+        """Full reads of the data so far, including those of earlier attempts."""
+        return self.reads_before + self.oracle.reads
 
-    def note(self, **facts: Any) -> None:
-        """Add facts to the last entry."""
-        self.entries[-1].update(facts)
-
-    def left(self, problem: Problem) -> int:
-        """Iterations that ``max_iter`` still allows."""
-        return problem.max_iter - (len(self.entries) - self.inherited)
+    @property
+    def n_iterations(self) -> int:
+        """Number of iterations of this run."""
+        return len(self.entries) - self.entries_before

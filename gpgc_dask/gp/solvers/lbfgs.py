@@ -1,4 +1,7 @@
-"""scipy's L-BFGS-B on the logs, scaled by their Fisher information: reference and certificate."""
+"""SciPy's L-BFGS-B on the logarithms, scaled by their Fisher information.
+
+It is the reference for the other solvers, and takes over where they are slow.
+"""
 
 from __future__ import annotations
 
@@ -9,92 +12,110 @@ import numpy as np
 from scipy.optimize import minimize
 
 from gpgc_dask.core.arrays import Array
-from gpgc_dask.gp.solvers.history import History
-from gpgc_dask.gp.solvers.problem import Certificate, Point, Problem
-from gpgc_dask.gp.solvers.redundancy import moment_ratio
-from gpgc_dask.gp.solvers.state import Course
+from gpgc_dask.gp.solvers.convergence import Certificate, is_converged
+from gpgc_dask.gp.solvers.problem import Hyperparameters, Point
+from gpgc_dask.gp.solvers.run import Run
 
-__all__ = ["lbfgs"]
+__all__ = ["solve_lbfgs"]
 
 
 class _StopError(Exception):
-    """Raised out of scipy's loop once a point is certified or no iteration is left."""
+    """Raised to leave SciPy's loop: the optimum is certified or no iteration is left."""
 
 
-def lbfgs(
-    problem: Problem, point: Point, history: History, course: Course
-) -> tuple[Point, Certificate]:
-    """Minimise at fixed c; where c is solved for, alternate with its moment equation."""
-    course.phase = "lbfgs"
+def solve_lbfgs(run: Run, point: Point) -> tuple[Point, Certificate]:
+    """Minimise at fixed c; if c is estimated, alternate with its moment equation."""
+    run.state.phase = "lbfgs"
     while True:
-        point, certificate = _minimise(problem, point, history, course)
-        done = problem.is_converged(certificate) or history.left(problem) <= 0
-        if certificate.ratio is None or done:
+        point, certificate = _minimise(run, point)
+        if certificate.ratio is None or run.is_done(certificate):
             return point, certificate
-        with history.phase("solve"):
-            c = course.search.next(point.state.redundancy, certificate.ratio)
-            point = problem.with_redundancy(point, c)
+        with run.algebra():
+            c = run.state.search.next(point.params.redundancy, certificate.ratio)
+            point = run.problem.with_redundancy(point, c)
 
 
-def _minimise(
-    problem: Problem, start: Point, history: History, course: Course
-) -> tuple[Point, Certificate]:
-    """L-BFGS-B at the start's c: two reads an evaluation (moments, then group terms).
-
-    The best point so far is what is kept: scipy's memory of earlier ones cannot be.
-    """
-    oracle, c = problem.oracle, start.state.redundancy
-    fisher_noise, fisher_scales = problem.fisher(c)
-    root = np.sqrt(np.concatenate([fisher_noise, fisher_scales]))
-    n_noise = len(fisher_noise)
-    low, high = problem.noise_bounds
-    scale_low, scale_high = problem.scale_bounds
-    lower = np.append(np.full(n_noise, low), scale_low)
-    upper = np.append(np.full(n_noise, high), scale_high)
-    best: list[tuple[Point, Certificate]] = []
-
-    def evaluate(z: Array) -> tuple[float, Array]:
-        x = np.clip(z / root, lower, upper)
-        state = replace(
-            start.state, log_noise=problem.noise.per_group(x[:n_noise]), log_scales=x[n_noise:]
-        )
-        with history.phase("sweep"):
-            # The start's moments are known already: its first evaluation costs one read.
-            moments = oracle.moments(state.log_noise, c) if best else start.moments
-        with history.phase("solve"):
-            found = problem.evaluate(state, moments)
-        with history.phase("sweep"):
-            terms = oracle.terms(
-                found.post, state.log_noise, c, leave_out=problem.solves_redundancy
-            )
-        ratio = moment_ratio(terms, problem.n_targets) if problem.solves_redundancy else None
-        certificate = problem.certify(found, terms, ratio)
-        history.append("lbfgs", problem, found, certificate)
-        certified = problem.is_converged(replace(certificate, ratio=None))
-        if not best or certified or found.value < best[0][0].value:
-            best[:] = [(found, certificate)]
-        history.keep(best[0][0], course)
-        if certified or history.left(problem) <= 0:
-            raise _StopError
-        gradient = np.concatenate(problem.gradient(found, terms))
-        return found.value, gradient / root
-
-    x = np.empty(n_noise + len(fisher_scales))
-    x[:n_noise] = problem.noise.values(start.state.log_noise)
-    x[n_noise:] = start.state.log_scales
+def _minimise(run: Run, start: Point) -> tuple[Point, Certificate]:
+    """Minimise at the c of the start."""
+    objective = _Objective(run, start)
+    max_iter = run.problem.max_iter
     with suppress(_StopError):
         minimize(
-            evaluate,
-            np.clip(x, lower, upper) * root,
+            objective,
+            objective.start,
             jac=True,
             method="L-BFGS-B",
-            bounds=np.column_stack([lower * root, upper * root]),
+            bounds=objective.bounds,
             options={
                 "gtol": 0.0,
                 "ftol": 1e-14,
                 "maxcor": 20,
-                "maxiter": problem.max_iter,
-                "maxfun": 4 * problem.max_iter,
+                "maxiter": max_iter,
+                "maxfun": 4 * max_iter,
             },
         )
-    return best[0]
+    return objective.best
+
+
+class _Objective:
+    """Value and gradient for SciPy, in two reads per evaluation: moments, then group terms.
+
+    The variables z are ln ε² (M,) and ln σ² (n_g,), multiplied by the root of their Fisher
+    information. The best point so far is remembered, and saved: a resumed run starts there,
+    without SciPy's memory of earlier points.
+    """
+
+    def __init__(self, run: Run, start: Point) -> None:
+        problem = run.problem
+        self.run = run
+        self.initial = start
+        fisher_noise, fisher_scales = problem.fisher(start.params.redundancy)
+        self.n_noise = len(fisher_noise)
+        self.root = np.sqrt(np.concatenate([fisher_noise, fisher_scales]))
+        low, high = problem.noise_bounds
+        scale_low, scale_high = problem.scale_bounds
+        self.lower = np.append(np.full(self.n_noise, low), scale_low)
+        self.upper = np.append(np.full(self.n_noise, high), scale_high)
+        self._best: tuple[Point, Certificate] | None = None
+
+    @property
+    def start(self) -> Array:
+        """z of the initial point."""
+        params = self.initial.params
+        x = np.append(self.run.problem.noise.values(params.log_noise), params.log_scales)
+        return np.clip(x, self.lower, self.upper) * self.root
+
+    @property
+    def bounds(self) -> Array:
+        """(n, 2) bounds of z."""
+        return np.column_stack([self.lower * self.root, self.upper * self.root])
+
+    @property
+    def best(self) -> tuple[Point, Certificate]:
+        """The best point so far, or the one that is certified."""
+        assert self._best is not None  # SciPy evaluates the start first.
+        return self._best
+
+    def _params(self, z: Array) -> Hyperparameters:
+        x = np.clip(z / self.root, self.lower, self.upper)
+        log_noise = self.run.problem.noise.per_group(x[: self.n_noise])
+        return replace(self.initial.params, log_noise=log_noise, log_scales=x[self.n_noise :])
+
+    def __call__(self, z: Array) -> tuple[float, Array]:
+        run, problem, params = self.run, self.run.problem, self._params(z)
+        with run.sweep():
+            # The moments of the initial point are known: its evaluation takes one read.
+            moments = self.initial.moments
+            if self._best is not None:
+                moments = problem.oracle.moments(params.log_noise, params.redundancy)
+        with run.algebra():
+            point = problem.evaluate(params, moments)
+        terms = run.exact_terms(point)
+        certificate = run.certify("lbfgs", point, terms)
+        certified = is_converged(problem, replace(certificate, ratio=None))
+        if self._best is None or certified or point.value < self._best[0].value:
+            self._best = point, certificate
+        run.save(self._best[0])
+        if certified or run.iterations_left <= 0:
+            raise _StopError
+        return point.value, np.concatenate(problem.gradient(point, terms)) / self.root

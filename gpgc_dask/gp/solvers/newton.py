@@ -1,11 +1,13 @@
-"""Where the weights are going: Newton's step for the mean, and what a point promises.
+"""Newton's step for the weights, and the terms to expect at a new point.
 
-With the noise profiled out (ε²ⱼ the best for the weights μ), the evidence is a robust regression
-in μ. The fixed point is its reweighted least squares: solve C δ = Σⱼ gⱼ − Σ⁻¹μ with C = G + Σ⁻¹ at
-the new noise, where gⱼ = Fⱼᵀ P (y − Fⱼμ) is the pull of group j. Newton's matrix is C − 2E,
-E = Σⱼ gⱼ gⱼᵀ / (t Wⱼ): a group whose residual shrinks will get less noise, so pull harder. The
-pulls, J×k numbers of the same read, are all it needs; their products with any δ also tell how
-the residuals will change, so what the next gradient will be, before the data is read again.
+With the noise profiled out (ε²ⱼ optimal for the weights μ), the evidence is a robust regression in
+μ. The fixed point is its iteratively reweighted least squares: solve C δ = Σⱼ gⱼ − Σ⁻¹μ with
+C = G + Σ⁻¹ at the new noise, where gⱼ = Fⱼᵀ P (y − Fⱼμ) is the gradient of the log-likelihood of
+group j with respect to the weights. Newton's matrix is C − 2E with E = Σⱼ gⱼ gⱼᵀ / (t Wⱼ): a group
+whose residual decreases gets less noise, and so a larger gradient.
+
+The gradients, J×k numbers from the same read, are all that is needed. Their products with any δ
+also predict how the residuals change, and so the next gradient, before the data is read again.
 """
 
 from __future__ import annotations
@@ -15,28 +17,38 @@ from scipy.linalg import solve_triangular
 
 from gpgc_dask.core.arrays import Array, Mask
 from gpgc_dask.gp.oracle.base import GroupTerms
-from gpgc_dask.gp.solvers.problem import Point, Problem, State
+from gpgc_dask.gp.solvers.problem import Hyperparameters, Point, Problem
 
 __all__ = ["expected_terms", "newton_mean"]
 
 MIN_CURVATURE = 0.15
-"""Below this share of C's curvature Newton's matrix is not trusted: the weights step by C."""
+"""Share of the curvature of C below which Newton's matrix is not used: the step is then by C."""
 
 MAX_STEPS = 50
 TOLERANCE = 1e-4
-"""Of conjugate gradients for Newton's step."""
+"""Maximum number of steps and relative tolerance of conjugate gradients for Newton's step."""
 
 
 def expected_terms(
-    terms: GroupTerms, gradient_groups: Mask, before: State, mean: Array, point: Point
+    terms: GroupTerms, gradient_groups: Mask, before: Hyperparameters, mean: Array, point: Point
 ) -> GroupTerms:
-    """The terms to be expected at a new point.
+    """Group terms to expect at a new point.
 
-    terms, mean : of the sweep at the noise ``before``, and the weights it judged rows by
-    gradient_groups : (J,) the groups with known gradients; the others are taken to be like the last
-        before them
+    Parameters
+    ----------
+    terms : GroupTerms
+        Terms of the last sweep.
+    gradient_groups : bool array of shape (J,)
+        Groups whose gradients ``terms`` has. Each other group is taken to behave like the last of
+        them before it.
+    before : Hyperparameters
+        Hyperparameters of that sweep.
+    mean : array of shape (k, t)
+        Weights that its residuals were computed with.
+    point : Point
+        The new point.
     """
-    factor = _factor(before, point.state)
+    factor = _precision_ratio(before, point.params)
     leverage = terms.leverage * factor
     total = float(leverage.sum())
     if total > 0:
@@ -46,8 +58,8 @@ def expected_terms(
         along = np.einsum("jkt,kt->j", terms.weight_gradients, point.post.mu - mean)
         known = terms.residual[gradient_groups]
         change = np.divide(along, known, out=np.zeros_like(known), where=known > 0)
-        like = np.maximum(np.cumsum(gradient_groups) - 1, 0)
-        residual = residual * np.maximum(1.0 - 2.0 * change[like], 0.0)
+        similar = np.maximum(np.cumsum(gradient_groups) - 1, 0)
+        residual = residual * np.maximum(1.0 - 2.0 * change[similar], 0.0)
     return GroupTerms(residual, leverage)
 
 
@@ -55,44 +67,42 @@ def newton_mean(
     problem: Problem,
     terms: GroupTerms,
     gradient_groups: Mask,
-    before: State,
+    before: Hyperparameters,
     mean: Array,
     point: Point,
 ) -> Array | None:
-    """The weights that the next sweep should judge rows by; None: the posterior's own.
+    """(k, t) weights after Newton's step, with which the next sweep should compute residuals.
 
-    None also where the pulls were not asked for, or where Newton's matrix is nearly indefinite.
+    None stands for the posterior mean: if there are no gradients, or if Newton's matrix is nearly
+    indefinite. Parameters are those of :func:`expected_terms`.
     """
     if terms.weight_gradients is None:
         return None
-    weight = problem.n_targets * problem.group_weight(point.state.redundancy)
+    weight = problem.n_targets * problem.group_weight(point.params.redundancy)
     low, high = problem.noise_bounds
-    # A noise at its bound does not answer to the weights.
-    free = (weight > 0) & (point.state.log_noise > low) & (point.state.log_noise < high)
-    size = np.divide(_factor(before, point.state), np.sqrt(weight), where=free, out=0.0 * weight)
-    # Groups that were not asked are represented by those that were.
-    size = size[gradient_groups] * np.sqrt(gradient_groups.size / np.count_nonzero(gradient_groups))
+    # A noise at its bound does not depend on the weights.
+    free = (weight > 0) & (point.params.log_noise > low) & (point.params.log_noise < high)
+    ratio = _precision_ratio(before, point.params)
+    size = np.divide(ratio, np.sqrt(weight), where=free, out=0.0 * weight)
+    # Groups with gradients represent the others.
+    n_known = np.count_nonzero(gradient_groups)
+    size = size[gradient_groups] * np.sqrt(gradient_groups.size / n_known)
     T = point.post.T
-    pull = np.concatenate(
-        [
-            (terms.weight_gradients[:, :, column] * size[:, None]) @ T.T
-            for column in range(mean.shape[1])
-        ],
-        axis=1,
-    )
+    columns = np.moveaxis(terms.weight_gradients, 2, 0)
+    whitened = np.concatenate([(column * size[:, None]) @ T.T for column in columns], axis=1)
     change = solve_triangular(T, point.post.mu - mean, lower=True, trans=1, check_finite=False)
-    z = _solve(pull, change.T.ravel())
+    z = _solve(whitened, change.T.ravel())
     return None if z is None else mean + T.T @ z.reshape(mean.shape[::-1]).T
 
 
-def _factor(before: State, after: State) -> Array:
-    """(J,) precision of each group's rows after ÷ before."""
+def _precision_ratio(before: Hyperparameters, after: Hyperparameters) -> Array:
+    """(J,) precision of the rows of each group after ÷ before."""
     change = before.log_noise - after.log_noise
     return np.exp(change) * (before.redundancy / after.redundancy)
 
 
-def _solve(pull: Array, rhs: Array) -> Array | None:
-    """(I − 2 PᵀP)⁻¹ rhs by conjugate gradients; None where the matrix is nearly indefinite."""
+def _solve(gradients: Array, rhs: Array) -> Array | None:
+    """(I − 2 GᵀG)⁻¹ rhs by conjugate gradients; None if the matrix is nearly indefinite."""
     z, residual, direction = np.zeros_like(rhs), rhs.copy(), rhs.copy()
     square = start = float(rhs @ rhs)
     if not np.isfinite(start):
@@ -100,7 +110,7 @@ def _solve(pull: Array, rhs: Array) -> Array | None:
     for _ in range(MAX_STEPS):
         if square <= TOLERANCE**2 * start:
             break
-        product = direction - 2.0 * ((pull @ direction) @ pull)
+        product = direction - 2.0 * ((gradients @ direction) @ gradients)
         curvature = float(direction @ product)
         if curvature < MIN_CURVATURE * float(direction @ direction):
             return None

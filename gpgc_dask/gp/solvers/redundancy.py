@@ -1,12 +1,12 @@
 """The redundancy c: how many rows of a group count as one.
 
-Rows of one image are not independent facts. With r = y − f and q = y − f^(−j) (the residual when
-the whole group is left out), the model is self-consistent where
+Rows of one image are not independent observations. With r = y − f and q = y − f^(−j) (the residual
+with the whole group left out), the model is self-consistent if
 
     ratio = Σ p r (q − r) / Σ p v = 1,
 
-because whitened q_j = (I − H_j)⁻¹ r_j and Cov(r_j) = I − H_j give E rᵀ(q − r) = tr H. Too large a
-ratio says that rows repeat each other; c grows until it is 1. c = 1 is the paper.
+because whitened q_j = (I − H_j)⁻¹ r_j and Cov(r_j) = I − H_j give E rᵀ(q − r) = tr H. A larger
+ratio means that rows repeat each other; c grows until the ratio is 1. The paper has c = 1.
 """
 
 from __future__ import annotations
@@ -22,55 +22,70 @@ from gpgc_dask.gp.oracle.base import GroupTerms
 __all__ = ["MIN_GROUPS_FOR_REDUNDANCY", "RedundancySearch", "moment_ratio"]
 
 MIN_GROUPS_FOR_REDUNDANCY = 10
-"""With fewer groups the moment equation for c is mostly chance: c stays 1."""
+"""With fewer groups the moment equation for c is mostly chance: c is then 1."""
 
 MAX_STEP = math.log(4.0)
-"""c changes by at most this factor a step."""
+"""Largest change of ln c in one step."""
+
+TYPICAL_SLOPE = -1.0
+"""Typical d ln ratio / d ln c."""
+
+SLOPE_RANGE = (-2.0, -0.7)
+"""Slopes between two trials that are used; others are replaced by the typical one."""
+
+OVERSHOOT = 0.1
+"""A ln ratio of the other sign and beyond this means that the last step was too long."""
 
 
 def moment_ratio(terms: GroupTerms, n_targets: int) -> float:
     """Σ p r (q − r) / Σ p v over the groups whose leave-out terms are known."""
     if terms.leave_out is None:
-        raise InputError("the sweep was not asked for leave-out terms")
+        raise InputError("the sweep has no leave-out terms")
     known = ~np.isnan(terms.leave_out)
     leverage = n_targets * float(terms.leverage[known].sum())
     return float(terms.leave_out[known].sum()) / leverage if leverage > 0 else 1.0
 
 
-SLOPE = -1.0
-"""d ln ratio / d ln c, typically."""
-
-WIDE = 0.1
-"""A ln ratio beyond this that has changed its sign says that the last step went too far."""
-
-SLOPES = (-2.0, -0.7)
-"""What a slope between two trials may be for it to be believed."""
-
-
 @dataclass
 class RedundancySearch:
-    """Root finding for ln ratio(ln c) = 0 from one value a sweep: secant, damped, bounded."""
+    """Root finding for ln ratio(ln c) = 0 with one value per sweep: secant, damped, bounded.
+
+    Attributes
+    ----------
+    lower, upper : float
+        Bounds of c.
+    last : tuple of float or None
+        ln c and ln ratio of the last trial if the noise was settled there.
+    last_log_ratio : float
+        ln ratio of the last trial.
+    """
 
     lower: float
     upper: float
     last: tuple[float, float] | None = None
-    """ln c and ln ratio of the last trial at which the noise stood still."""
-    before: float = 0.0
-    """ln ratio of the last trial."""
+    last_log_ratio: float = 0.0
 
     def next(self, redundancy: float, ratio: float, *, settled: bool = True) -> float:
-        """The next c to try after ``ratio`` was found at ``redundancy``.
+        """The next c to try.
 
-        While the noise still moves (not ``settled``) so does the ratio, and a slope would mislead.
+        Parameters
+        ----------
+        redundancy : float
+            The last c.
+        ratio : float
+            Moment ratio at this c.
+        settled : bool, default True
+            Whether the noise has settled. While it changes, so does the ratio, and the slope
+            between two trials would be misleading.
         """
         x, y = math.log(redundancy), math.log(max(ratio, 1e-6))
-        slope = SLOPE
+        slope = TYPICAL_SLOPE
         if settled and self.last is not None and abs(x - self.last[0]) > 1e-6:
-            found = (y - self.last[1]) / (x - self.last[0])
-            slope = found if SLOPES[0] < found < SLOPES[1] else SLOPE
+            secant = (y - self.last[1]) / (x - self.last[0])
+            slope = secant if SLOPE_RANGE[0] < secant < SLOPE_RANGE[1] else TYPICAL_SLOPE
         self.last = (x, y) if settled else None
         step = min(max(-y / slope, -MAX_STEP), MAX_STEP)
-        if self.before * y < 0 and abs(y) > WIDE:
+        if self.last_log_ratio * y < 0 and abs(y) > OVERSHOOT:
             step *= 0.5
-        self.before = y
+        self.last_log_ratio = y
         return min(max(math.exp(x + step), self.lower), self.upper)

@@ -1,8 +1,8 @@
-"""Optimisation that needs no data: the feature scales and a common factor of all noise.
+"""Optimisation without a read: the feature scales and a common factor of all noise variances.
 
-Multiplying every ε² by τ divides G and b by τ, so one read of the data serves any number of
+Multiplying every ε² by τ divides G and b by τ, so that one read of the data serves any number of
 evaluations in (τ, σ). For a single noise variance that is the whole fit. An evaluation factorises a
-k×k matrix, so the steps are Newton's: few.
+k×k matrix, so Newton steps are used, of which few are needed.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from gpgc_dask.core.arrays import Array
 from gpgc_dask.gp import evidence
 from gpgc_dask.gp.solvers.problem import Point, Problem
 
-__all__ = ["tune"]
+__all__ = ["optimise_scales"]
 
 MAX_MOVE = 4.0
 """Largest change of a ln σ² or of ln τ in one step."""
 
 MIN_CURVATURE = 1e-3
-"""Of a downward curvature, in units of the Fisher information: a step is not stretched further."""
+"""Smallest absolute value of a negative curvature, in units of the Fisher information."""
 
-MIN_UPWARD = 1e-6
-"""The same of an upward one. Towards a scale of 0 gradient and curvature fade alike: steps of one
-in ln σ² stay right, and shorter ones would take dozens of evaluations."""
+MIN_POSITIVE_CURVATURE = 1e-6
+"""Smallest positive curvature. As a scale approaches 0 gradient and curvature vanish alike: steps
+of one in ln σ² remain right, and shorter ones would take dozens of evaluations."""
 
 REUSE = 0.03
-"""A curvature serves the next step too where the last one left less than this of its gain."""
+"""The curvature is used for the next step too if the last step left less than this share."""
 
 SHRINK = 0.2
 """Factor of a step that was too long."""
@@ -36,25 +36,34 @@ SHRINK = 0.2
 MAX_SHRINKS = 6
 
 
-def tune(problem: Problem, point: Point, *, noise: bool, gain: float, max_evals: int = 60) -> Point:
-    """The best point over σ (and τ where ``noise``) with the noise pattern held.
+def optimise_scales(
+    problem: Problem, point: Point, *, noise: bool, gain: float, max_evals: int = 60
+) -> Point:
+    """Optimise σ, and τ if ``noise``, with all ratios of noise variances fixed.
 
-    ``gain`` is the predicted gain in nats at which to stop. The result is never worse.
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    point : Point
+        Where to start. The result is never worse.
+    noise : bool
+        Whether to optimise the common factor τ of the noise variances too.
+    gain : float
+        Predicted gain in nats at which to stop.
+    max_evals : int, default 60
+        Maximum number of evaluations.
     """
-    state = point.state
-    lower, upper = problem.scale_bounds
-    if noise:
-        low, high = problem.noise_bounds
-        lower = np.append(lower, low - state.log_noise.min())
-        upper = np.append(upper, high - state.log_noise.max())
-    x = np.clip(np.append(state.log_scales, 0.0)[: lower.size], lower, upper)
+    lower, upper = _bounds(problem, point, noise=noise)
+    log_scales = point.params.log_scales
+    x = np.clip(np.append(log_scales, 0.0)[: lower.size], lower, upper)
     origin, best = point, point
-    if not np.array_equal(x[: state.log_scales.size], state.log_scales):
-        best = _at(problem, origin, x)
-    left = max_evals
+    if not np.array_equal(x[: log_scales.size], log_scales):
+        best = _evaluate(problem, origin, x)
+    evals_left = max_evals
     curvature: Array | None = None
     last = np.inf
-    while left > 0:
+    while evals_left > 0:
         gradient = _gradient(problem, best, x.size)
         step, expected = _newton_step(problem, best, x, gradient, curvature, lower, upper)
         if curvature is None or (expected > gain and expected > REUSE * last):
@@ -64,25 +73,35 @@ def tune(problem: Problem, point: Point, *, noise: bool, gain: float, max_evals:
             break
         last = expected
         for _ in range(MAX_SHRINKS):
-            left -= 1
-            tried = np.clip(x + step, lower, upper)
-            found = _at(problem, origin, tried)
-            if found.value < best.value:
+            evals_left -= 1
+            trial_x = np.clip(x + step, lower, upper)
+            trial = _evaluate(problem, origin, trial_x)
+            if trial.value < best.value:
                 break
             step = SHRINK * step
         else:
             break
-        x, best = tried, found
+        x, best = trial_x, trial
     return best
 
 
-def _at(problem: Problem, origin: Point, x: Array) -> Point:
-    """The point with these ln σ² (and ln τ), from the origin's moments."""
-    n = origin.state.log_scales.size
+def _bounds(problem: Problem, point: Point, *, noise: bool) -> tuple[Array, Array]:
+    """Bounds of ln σ², and of ln τ if ``noise``."""
+    lower, upper = problem.scale_bounds
+    if noise:
+        low, high = problem.noise_bounds
+        lower = np.append(lower, low - point.params.log_noise.min())
+        upper = np.append(upper, high - point.params.log_noise.max())
+    return lower, upper
+
+
+def _evaluate(problem: Problem, origin: Point, x: Array) -> Point:
+    """The point with these ln σ² (and ln τ), from the moments of the origin."""
+    n = origin.params.log_scales.size
     shift = float(x[n]) if x.size > n else 0.0
-    state = replace(origin.state, log_scales=x[:n], log_noise=origin.state.log_noise + shift)
+    params = replace(origin.params, log_scales=x[:n], log_noise=origin.params.log_noise + shift)
     moments = origin.moments.scale(float(np.exp(-shift))) if shift else origin.moments
-    return problem.evaluate(state, moments)
+    return problem.evaluate(params, moments)
 
 
 def _newton_step(
@@ -94,11 +113,11 @@ def _newton_step(
     lower: Array,
     upper: Array,
 ) -> tuple[Array, float]:
-    """The step within the bounds, and the nats it is expected to win.
+    """The step within the bounds, and its expected gain in nats.
 
-    Without a curvature the Fisher information stands in, and only says whether anything is left.
+    Without a curvature the Fisher information is used, which shows whether any gain is left.
     """
-    noise, scales = problem.fisher(point.state.redundancy)
+    noise, scales = problem.fisher(point.params.redundancy)
     root = np.sqrt(np.append(scales, noise.sum())[: x.size])
     free = ~(((x <= lower) & (gradient > 0)) | ((x >= upper) & (gradient < 0)))
     step = np.zeros(x.size)
@@ -109,21 +128,22 @@ def _newton_step(
     if curvature is not None:
         scaled = curvature[np.ix_(free, free)] / np.multiply.outer(own, own)
     values, vectors = np.linalg.eigh(scaled)
-    values = np.maximum(np.abs(values), np.where(values > 0, MIN_UPWARD, MIN_CURVATURE))
+    smallest = np.where(values > 0, MIN_POSITIVE_CURVATURE, MIN_CURVATURE)
+    values = np.maximum(np.abs(values), smallest)
     along = vectors.T @ (gradient[free] / own)
     step[free] = -(vectors @ (along / values)) / own
     return np.clip(step, -MAX_MOVE, MAX_MOVE), 0.5 * float(np.sum(along**2 / values))
 
 
 def _gradient(problem: Problem, point: Point, n: int) -> Array:
-    """In ln σ², and in ln τ where ``n`` asks for one more."""
+    """(n,) gradient in ln σ², and in ln τ if ``n`` is one more."""
     by_noise, by_scale = problem.gradient(point, None)
     return np.append(by_scale, by_noise)[:n]
 
 
 def _curvature(problem: Problem, point: Point, n: int) -> Array:
-    """The Hessian in the same variables."""
-    scales = np.exp(0.5 * point.state.log_scales)[problem.feature_index]
+    """(n, n) Hessian in the same variables."""
+    scales = np.exp(0.5 * point.params.log_scales)[problem.feature_index]
     hessian = evidence.scale_hessian(point.post, scales, problem.feature_index)
     if n == len(hessian):
         return hessian

@@ -1,4 +1,4 @@
-"""What a solver remembers from step to step besides its point: enough to go on unchanged."""
+"""What a solver remembers between steps in addition to its point: enough to resume it."""
 
 from __future__ import annotations
 
@@ -6,18 +6,26 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from gpgc_dask.core.arrays import Array
-from gpgc_dask.gp.solvers.problem import Certificate
+from gpgc_dask.gp.solvers.convergence import Certificate
+from gpgc_dask.gp.solvers.problem import Problem
 from gpgc_dask.gp.solvers.redundancy import RedundancySearch
 
-__all__ = ["Course", "Promise"]
+__all__ = ["Expectation", "SolverState"]
+
+CERTIFY_SHARE = 0.8
+"""Share of the gain tolerance below which an expected gain is worth a certificate, at first."""
 
 
 @dataclass(frozen=True)
-class Promise:
-    """What is expected of a point before the data is read at it.
+class Expectation:
+    """What the last sweep predicts for a point at which the data has not been read yet.
 
-    mean : (k, t) weights to judge rows by in the next sweep; None: the posterior's own
-    certificate : the expected one; None: nothing is known
+    Attributes
+    ----------
+    mean : array of shape (k, t) or None
+        Weights that the next sweep should compute residuals with. None: the posterior mean.
+    certificate : Certificate or None
+        Expected certificate. None: nothing is known.
     """
 
     mean: Array | None = None
@@ -25,42 +33,60 @@ class Promise:
 
 
 @dataclass
-class Course:
-    """Where a solver is.
+class SolverState:
+    """What a solver remembers between steps.
 
-    phase : "fixed-point" or "lbfgs";  slow : slow steps in a row
-    doubt : share of the tolerance below which an expected gain is worth a certificate
-    exactly : whether leverages must be exact from now on
-    last_gain : predicted gain of the last step, nats
-    finished : the certificate of a point that was found to be the optimum
+    Attributes
+    ----------
+    search : RedundancySearch
+        Search for the redundancy.
+    phase : str
+        "fixed-point" or "lbfgs".
+    certify_share : float
+        Share of the gain tolerance below which an expected gain is worth a certificate.
+    slow_steps : int
+        Number of slow steps in a row.
+    exact_leverages : bool
+        Whether leverages must be exact from now on.
+    last_gain : float
+        Predicted gain at the last step in nats.
+    expectation : Expectation
+        What is expected at the current point.
+    optimum : Certificate or None
+        Certificate of the current point if it is the optimum.
     """
 
     search: RedundancySearch
-    doubt: float
     phase: str = "fixed-point"
-    slow: int = 0
-    exactly: bool = False
+    certify_share: float = CERTIFY_SHARE
+    slow_steps: int = 0
+    exact_leverages: bool = False
     last_gain: float = float("inf")
-    promise: Promise = Promise()
-    finished: Certificate | None = None
+    expectation: Expectation = Expectation()
+    optimum: Certificate | None = None
 
-    def plain(self) -> dict[str, Any]:
-        """As JSON holds it, all but the promise's mean."""
+    @classmethod
+    def initial(cls, problem: Problem) -> SolverState:
+        """The state at the start of a fit."""
+        return cls(RedundancySearch(*problem.redundancy_bounds))
+
+    def to_json(self) -> dict[str, Any]:
+        """All values as JSON types, except for the mean of the expectation."""
         values = asdict(self)
-        values["promise"] = values["promise"]["certificate"]
+        values["expectation"] = values["expectation"]["certificate"]
         return values
 
     @classmethod
-    def of(cls, values: dict[str, Any], mean: Array | None) -> Course:
-        """The inverse of :meth:`plain`."""
-        search = dict(values["search"])
+    def from_json(cls, values: dict[str, Any], mean: Array | None) -> SolverState:
+        """The inverse of :meth:`to_json`; ``mean`` is the mean of the expectation."""
+        values = dict(values)
+        search = dict(values.pop("search"))
         search["last"] = None if search["last"] is None else tuple(search["last"])
-        known = {name: values[name] for name in ("doubt", "phase", "slow", "exactly", "last_gain")}
         return cls(
             search=RedundancySearch(**search),
-            promise=Promise(mean, _certificate(values["promise"])),
-            finished=_certificate(values["finished"]),
-            **known,
+            expectation=Expectation(mean, _certificate(values.pop("expectation"))),
+            optimum=_certificate(values.pop("optimum")),
+            **values,
         )
 
 

@@ -1,0 +1,267 @@
+"""One attempt at a fit, with products of one precision: first read, problem, solver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gpgc_dask.core.arrays import Index, group_sums
+from gpgc_dask.core.errors import InputError
+from gpgc_dask.gp.checkpoint import Checkpoint, SavedFit
+from gpgc_dask.gp.evidence import Moments
+from gpgc_dask.gp.noise import FirstNoiseRule, NoiseModel, groupwise
+from gpgc_dask.gp.options import FitOptions
+from gpgc_dask.gp.oracle.base import SweepOracle, TermsRequest
+from gpgc_dask.gp.oracle.numpy import NumpySweeps
+from gpgc_dask.gp.oracle.precision import PrecisionProbe
+from gpgc_dask.gp.oracle.rows import STATISTICS_BYTES, RowSweeps, Survey, survey
+from gpgc_dask.gp.solvers import (
+    History,
+    Hyperparameters,
+    Point,
+    Problem,
+    Solution,
+    SolverState,
+    pooled_start,
+    solve,
+)
+from gpgc_dask.gp.solvers.convergence import PrecisionError
+from gpgc_dask.gp.solvers.probes import probe_directions
+from gpgc_dask.gp.solvers.run import algebra
+from gpgc_dask.gp.training import Training
+from gpgc_dask.gp.warm_start import Sample
+
+__all__ = ["Attempt", "FitResult", "make_problem"]
+
+WARM_STEPS = 2
+"""Maximum number of steps of the fit of a warm start to its sample."""
+
+WARM_GAIN = 1e-2
+"""Predicted gain in nats per row at which that fit is done."""
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """Result of a fit.
+
+    Attributes
+    ----------
+    problem : Problem
+        The problem that was solved.
+    solution : Solution
+        The point where the solver stopped.
+    history : History
+        The history of the fit.
+    """
+
+    problem: Problem
+    solution: Solution
+    history: History
+
+    @property
+    def point(self) -> Point:
+        """The point where the solver stopped."""
+        return self.solution.point
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt at a fit, with products of one precision.
+
+    Attributes
+    ----------
+    training : Training
+        Training data.
+    options : FitOptions
+        Options of the fit.
+    sample : Sample
+        Some rows, whole groups of them if the fit can use a warm start.
+    probe : PrecisionProbe
+        Estimates the error of the evidence that the arithmetic causes.
+    sweeps : RowSweeps
+        Sweeps over the rows in this arithmetic.
+    history : History
+        Collects the entries of the fit.
+    checkpoint : Checkpoint or None
+        File that the state is saved to after every read.
+    """
+
+    training: Training
+    options: FitOptions
+    sample: Sample
+    probe: PrecisionProbe
+    sweeps: RowSweeps
+    history: History
+    checkpoint: Checkpoint | None
+
+    def run(self, saved: SavedFit) -> FitResult | SavedFit:
+        """Fit from where an earlier attempt or run stopped.
+
+        Returns
+        -------
+        FitResult or SavedFit
+            The result; or where the fit stopped because the arithmetic is not precise enough.
+        """
+        history = self.history
+        try:
+            problem, start = self._start(saved)
+            solution = solve(
+                problem,
+                start,
+                history,
+                self.options.solver,
+                state=saved.solver_state,
+                save_state=self._save,
+            )
+            gave_up = not solution.converged and history.n_iterations < problem.max_iter
+            if gave_up and self.probe.arithmetic.dtype == np.float32:
+                # Rounding hides the gain that is left.
+                raise PrecisionError(solution.point.params)
+        except PrecisionError as error:
+            return SavedFit(error.params, history.entries, history.reads)
+        except np.linalg.LinAlgError:
+            return SavedFit(saved.params, history.entries, history.reads)
+        return FitResult(problem, solution, history)
+
+    def _save(self, point: Point, state: SolverState) -> None:
+        if self.checkpoint is not None:
+            self.checkpoint.save(point, state, self.history)
+
+    def _start(self, saved: SavedFit) -> tuple[Problem, Point]:
+        """The problem, and where to start: at a saved point, or after a first read.
+
+        The first read follows a warm start if there is a sample of groups, else it is a survey.
+        """
+        if saved.params is not None:
+            return self._resume(saved.params, saved.moments)
+        if self.sample.groups is not None and self.sweeps.whole_groups:
+            return self._warm_start(self.sample.groups)
+        first = self._survey()
+        self.history.oracle = first.oracle
+        problem = self._problem(first.oracle, first.moments)
+        with self._algebra():
+            return problem, pooled_start(problem, first.moments)
+
+    def _resume(self, params: Hyperparameters, moments: Moments | None) -> tuple[Problem, Point]:
+        """Start at saved hyperparameters; their moments are read if they were not saved."""
+        if moments is None:
+            with self.history.timed("sweep"):
+                moments = self.sweeps.moments(params.log_noise, params.redundancy)
+        problem = self._problem(self.sweeps, moments)
+        with self._algebra():
+            return problem, problem.evaluate(params, moments)
+
+    def _warm_start(self, groups: Index) -> tuple[Problem, Point]:
+        """Start with scales, redundancy and a posterior from the sample of some groups.
+
+        One read then gives every group a noise of its own by that posterior, and the moments
+        there.
+        """
+        with self.history.timed("sample"):
+            fitted = self._fit_sample(groups)
+        params = fitted.params
+        rule = FirstNoiseRule(
+            self.training.rows.n_targets, *self.options.noise_bounds, redundancy=params.redundancy
+        )
+        request = TermsRequest(directions=probe_directions(fitted.post))
+        with self.history.timed("sweep"), np.errstate(over="ignore", invalid="ignore"):
+            result = self.sweeps.first_step(fitted.post, params.redundancy, rule, request)
+        _check_overflow(result.moments)
+        problem = self._problem(self.sweeps, result.moments)
+        with self._algebra():
+            start = replace(params, log_noise=result.log_noise)
+            return problem, problem.evaluate(start, result.moments)
+
+    def _fit_sample(self, groups: Index) -> Point:
+        """The point after a few steps on the sample alone."""
+        _, rows = self.training.rows.select(groups)
+        arithmetic = self.probe.arithmetic
+        first = survey(NumpySweeps(self.sample.features, rows, arithmetic), 0)
+        problem = replace(
+            make_problem(self.training, self.options, first.oracle, first.moments),
+            noise=NoiseModel(groupwise(rows.n_groups)),
+            tol=WARM_GAIN * len(rows),
+            max_iter=WARM_STEPS,
+        )
+        history = History(first.oracle, arithmetic.name)
+        with algebra(history, problem.n_features):
+            start = pooled_start(problem, first.moments)
+        return solve(problem, start, history, "fixed-point").point
+
+    def _survey(self) -> Survey:
+        """The first read; raise an InputError if no feature varies."""
+        training = self.training
+        n_groups = training.rows.n_groups
+        # With one noise for all groups and a fixed c the moments are enough.
+        needs_groups = (
+            training.noise.n_parameters > 1 or self.options.redundancy_for(n_groups) is None
+        )
+        budget = STATISTICS_BYTES if needs_groups and n_groups > 1 else 0
+        with np.errstate(over="ignore", invalid="ignore"):
+            first = survey(self.sweeps, budget)
+        _check_overflow(first.moments)
+        mean_square = np.diagonal(first.moments.gram) / training.rows.weights.sum()
+        constant = first.column_variance <= 1e-12 * mean_square
+        if np.all(constant) and not np.ptp(self.probe.sample, axis=0).any():
+            raise InputError(
+                "X has constant features only: every column has the same value in all rows, "
+                "so no model can tell the classes apart; add features that vary"
+            )
+        return first
+
+    def _problem(self, oracle: SweepOracle, moments: Moments) -> Problem:
+        def precision_error(point: Point) -> float:
+            params = point.params
+            return self.probe.total_error(
+                point.post, params.log_noise, params.redundancy, oracle.group_weight
+            )
+
+        return make_problem(self.training, self.options, oracle, moments, precision_error)
+
+    def _algebra(self) -> AbstractContextManager[None]:
+        return algebra(self.history, self.training.feature_index.size)
+
+
+def make_problem(
+    training: Training,
+    options: FitOptions,
+    oracle: SweepOracle,
+    moments: Moments,
+    precision_error: Callable[[Point], float] = lambda point: 0.0,
+) -> Problem:
+    """The problem of a fit.
+
+    Parameters
+    ----------
+    training : Training
+        Training data.
+    options : FitOptions
+        Options of the fit.
+    oracle : SweepOracle
+        Sweeps over the data.
+    moments : Moments
+        Moments at any noise, for the size of the features.
+    precision_error : callable, optional
+        Error of the evidence in nats that the arithmetic causes at a point. By default 0.
+    """
+    n_feature_groups = training.feature_groups.size
+    energy = group_sums(training.feature_index, np.diagonal(moments.gram), n_feature_groups)
+    return Problem(
+        oracle=oracle,
+        noise=training.noise,
+        feature_index=training.feature_index,
+        feature_energy=energy * (training.rows.n_targets / moments.yy),
+        noise_bounds=options.noise_bounds,
+        redundancy=options.redundancy_for(training.rows.n_groups),
+        tol=options.tol,
+        max_iter=options.max_iter,
+        precision_error=precision_error,
+    )
+
+
+def _check_overflow(moments: Moments) -> None:
+    if not np.all(np.isfinite(moments.gram)):
+        raise np.linalg.LinAlgError("the squares of X overflow")

@@ -1,0 +1,65 @@
+"""Options of a fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from gpgc_dask.gp.solvers import SolverName
+from gpgc_dask.gp.solvers.redundancy import MIN_GROUPS_FOR_REDUNDANCY
+
+__all__ = ["MAX_NOISE", "FitOptions"]
+
+MAX_NOISE = 1e4
+"""Largest noise variance, in units of the ±1 labels."""
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """Validated parameters of an estimator that a fit needs.
+
+    Attributes
+    ----------
+    solver : {"auto", "fixed-point", "lbfgs"}
+        Solver.
+    tol : float
+        Predicted gain in nats at which the fit is done.
+    max_iter : int
+        Maximum number of iterations.
+    dtype : numpy.dtype or None
+        Type of the products. None: the type of X, or float64 if float32 is not precise enough.
+    redundancy : float or None
+        Redundancy c. None: it is estimated.
+    noise_floor : float
+        Smallest noise variance.
+    checkpoint : str, path or None
+        Path or URL of the checkpoint.
+    keep_checkpoint : bool
+        Whether the checkpoint of a finished fit is kept: the caller removes it later.
+    listeners : tuple of callable
+        Called with each entry of the history.
+    """
+
+    solver: SolverName
+    tol: float
+    max_iter: int
+    dtype: np.dtype[Any] | None
+    redundancy: float | None
+    noise_floor: float
+    checkpoint: str | PathLike[str] | None = None
+    keep_checkpoint: bool = False
+    listeners: tuple[Callable[[dict[str, Any]], None], ...] = ()
+
+    @property
+    def noise_bounds(self) -> tuple[float, float]:
+        """Lower and upper bound of ln ε²."""
+        return float(np.log(self.noise_floor)), float(np.log(MAX_NOISE))
+
+    def redundancy_for(self, n_groups: int) -> float | None:
+        """Redundancy c for this number of groups; None to estimate it."""
+        few = n_groups < MIN_GROUPS_FOR_REDUNDANCY
+        return 1.0 if self.redundancy is None and few else self.redundancy

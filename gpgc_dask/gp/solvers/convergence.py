@@ -1,0 +1,194 @@
+"""When a fit is done: the distance of a point from the optimum, and the tolerances."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpgc_dask.core.arrays import Array
+from gpgc_dask.gp.oracle.base import GroupTerms
+from gpgc_dask.gp.solvers.problem import Hyperparameters, Point, Problem
+
+__all__ = [
+    "Certificate",
+    "PrecisionError",
+    "bounded_ratio",
+    "certify",
+    "gain_tolerance",
+    "is_converged",
+    "is_worth_certifying",
+]
+
+STRICT_ROWS, ROWS_PER_TOL = 10_000, 200
+"""Up to STRICT_ROWS rows ``tol`` is in nats; every further ROWS_PER_TOL rows add ``tol`` nats."""
+
+ROWS_PER_FEATURE = 100
+"""With fewer rows per feature the curvature is smaller than the Fisher information, and a predicted
+gain smaller than the true one: the tolerance is reduced in proportion."""
+
+MOVE_TOLERANCE = 3e-3
+"""Largest predicted change of any ln ε² at convergence if there are few groups."""
+
+MANY_GROUPS = 1000
+SHIFT_TOLERANCE = 1e-2
+"""Largest predicted change of the confidence of any group if there are many groups."""
+
+RATIO_TOLERANCE = 5e-3
+"""Largest distance of ln(moment ratio) of the redundancy from 0."""
+
+EXPECTED_RATIO_TOLERANCE = 0.03
+"""The same before the last step: the step that follows brings the ratio within its tolerance."""
+
+MAX_PRECISION_ERROR = 100.0
+"""Largest error of the evidence from rounding, in units of the gain tolerance."""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """How far a point is from the optimum, by the gradient projected onto the bounds.
+
+    Attributes
+    ----------
+    projected_gradient : float
+        Largest component, in units of the root of its Fisher information.
+    gain : float
+        ½ Σ of the squared components: the predicted gain of a Newton step in nats.
+    shift : float
+        Largest change of the confidence of a group (its rank by noise, 0 to 1) in that step.
+    ratio : float or None
+        Moment ratio of the redundancy, 1 at the solution. None if c is fixed.
+    precision_error : float
+        Error of the evidence in nats from rounding in the products.
+    exact : bool
+        Whether the gradient is exact, as opposed to estimated or expected.
+    """
+
+    projected_gradient: float
+    gain: float
+    shift: float
+    ratio: float | None
+    precision_error: float = 0.0
+    exact: bool = True
+
+
+class PrecisionError(Exception):
+    """The arithmetic of the products is not precise enough at these hyperparameters."""
+
+    def __init__(self, params: Hyperparameters) -> None:
+        super().__init__("the products need float64")
+        self.params = params
+
+
+def gain_tolerance(problem: Problem) -> float:
+    """Predicted gain in nats at which a fit is done."""
+    rows = problem.total_weight / (problem.redundancy or 1.0)
+    trust = min(1.0, rows / (ROWS_PER_FEATURE * problem.n_features))
+    return problem.tol * max(1.0, trust * (rows - STRICT_ROWS) / ROWS_PER_TOL)
+
+
+def certify(
+    problem: Problem,
+    point: Point,
+    terms: GroupTerms | None,
+    ratio: float | None,
+    *,
+    exact: bool = True,
+    error: float | None = None,
+) -> Certificate:
+    """Compute the certificate of a point.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    point : Point
+        The point.
+    terms : GroupTerms or None
+        Group terms at the point. None: one noise parameter for all groups.
+    ratio : float or None
+        Moment ratio of the redundancy. None if c is fixed.
+    exact : bool, default True
+        Whether the terms are exact.
+    error : float, optional
+        Precision error of the point, if it is known already.
+
+    Raises
+    ------
+    PrecisionError
+        If the arithmetic of the products is not precise enough.
+    """
+    error = problem.precision_error(point) if error is None else error
+    if error > MAX_PRECISION_ERROR * gain_tolerance(problem):
+        raise PrecisionError(point.params)
+    noise, scales = problem.gradient(point, terms)
+    fisher_noise, fisher_scales = problem.fisher(point.params.redundancy)
+    log_noise = problem.noise.values(point.params.log_noise)
+    if noise.size < log_noise.size:
+        log_noise, fisher_noise = log_noise[:1], fisher_noise.sum(keepdims=True)
+    noise = _project(noise, log_noise, *problem.noise_bounds)
+    scales = _project(scales, point.params.log_scales, *problem.scale_bounds)
+    fisher = np.concatenate([fisher_noise, fisher_scales])
+    scaled = np.concatenate([noise, scales]) / np.sqrt(fisher)
+    return Certificate(
+        projected_gradient=float(np.abs(scaled).max()),
+        gain=0.5 * float(scaled @ scaled),
+        shift=_rank_shift(log_noise, noise / fisher_noise),
+        ratio=bounded_ratio(problem, point.params.redundancy, ratio),
+        precision_error=error,
+        exact=exact,
+    )
+
+
+def bounded_ratio(problem: Problem, redundancy: float, ratio: float | None) -> float | None:
+    """The moment ratio, or 1 if it would only push c beyond its bounds."""
+    if ratio is None:
+        return None
+    lower, upper = problem.redundancy_bounds
+    at_bound = (redundancy <= lower and ratio < 1) or (redundancy >= upper and ratio > 1)
+    return 1.0 if at_bound else ratio
+
+
+def is_converged(problem: Problem, certificate: Certificate) -> bool:
+    """Whether hardly any gain is left, the ranking is stable and the redundancy is solved for."""
+    tolerance = gain_tolerance(problem)
+    return certificate.exact and _is_within(certificate, tolerance, RATIO_TOLERANCE)
+
+
+def is_worth_certifying(problem: Problem, expected: Certificate, share: float) -> bool:
+    """Whether an expected certificate is good enough for a read that computes the exact one.
+
+    ``share`` is the share of the gain tolerance that the expected gain may have.
+    """
+    return _is_within(expected, share * gain_tolerance(problem), EXPECTED_RATIO_TOLERANCE)
+
+
+def _is_within(certificate: Certificate, gain: float, ratio_tolerance: float) -> bool:
+    ratio = certificate.ratio
+    if ratio is not None and not (ratio > 0 and abs(np.log(ratio)) <= ratio_tolerance):
+        return False
+    return certificate.gain <= gain and certificate.shift <= SHIFT_TOLERANCE
+
+
+def _rank_shift(log_noise: Array, move: Array) -> float:
+    """Largest change of the rank of a parameter, as a share of all, if it moved alone.
+
+    Moves of up to MOVE_TOLERANCE do not count, so that ties are not broken. With few parameters
+    ranks are far apart, so that every larger move counts in full.
+    """
+    moves = np.abs(move) > MOVE_TOLERANCE
+    if not moves.any():
+        return 0.0
+    if log_noise.size < MANY_GROUPS:
+        return 1.0
+    order = np.sort(log_noise)
+    old = np.searchsorted(order, log_noise[moves])
+    new = np.searchsorted(order, (log_noise - move)[moves])
+    return float(np.abs(new - old).max()) / log_noise.size
+
+
+def _project(gradient: Array, x: Array, lower: Any, upper: Any) -> Array:
+    """The gradient without components that only push beyond a bound."""
+    blocked = ((x <= lower) & (gradient > 0)) | ((x >= upper) & (gradient < 0))
+    return np.where(blocked, 0.0, gradient)

@@ -1,0 +1,94 @@
+"""One run of a solver: what all solvers share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+
+from gpgc_dask.core.threads import algebra_threads
+from gpgc_dask.gp.oracle.base import GroupTerms
+from gpgc_dask.gp.solvers.convergence import Certificate, certify, is_converged
+from gpgc_dask.gp.solvers.history import History
+from gpgc_dask.gp.solvers.problem import Point, Problem
+from gpgc_dask.gp.solvers.redundancy import moment_ratio
+from gpgc_dask.gp.solvers.state import SolverState
+
+__all__ = ["Run", "SaveState", "algebra"]
+
+SaveState = Callable[[Point, SolverState], None]
+"""Saves where a solver is, so that it can be resumed there."""
+
+
+@contextmanager
+def algebra(history: History, n_features: int) -> Iterator[None]:
+    """Time k×k algebra at the driver, which runs with a suitable number of BLAS threads."""
+    with history.timed("solve"), algebra_threads(n_features):
+        yield
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a solver.
+
+    Attributes
+    ----------
+    problem : Problem
+        The problem to solve.
+    history : History
+        Collects one entry per iteration.
+    state : SolverState
+        What the solver remembers between steps.
+    save_state : callable or None
+        Called with the point and the state after every read of the data.
+    """
+
+    problem: Problem
+    history: History
+    state: SolverState
+    save_state: SaveState | None = None
+
+    def save(self, point: Point) -> None:
+        """Save the point and the state: a stopped fit can be resumed here."""
+        if self.save_state is not None:
+            self.save_state(point, self.state)
+
+    def sweep(self) -> AbstractContextManager[None]:
+        """Time a read of the data."""
+        return self.history.timed("sweep")
+
+    def algebra(self) -> AbstractContextManager[None]:
+        """Time k×k algebra, see :func:`algebra`."""
+        return algebra(self.history, self.problem.n_features)
+
+    def exact_terms(self, point: Point) -> GroupTerms:
+        """Exact group terms at a point, in one read."""
+        params = point.params
+        with self.sweep():
+            return self.problem.oracle.terms(
+                point.post,
+                params.log_noise,
+                params.redundancy,
+                leave_out=self.problem.estimates_redundancy,
+            )
+
+    def ratio(self, terms: GroupTerms) -> float | None:
+        """Moment ratio of the redundancy from group terms; None if c is fixed."""
+        if not self.problem.estimates_redundancy:
+            return None
+        return moment_ratio(terms, self.problem.n_targets)
+
+    def certify(self, phase: str, point: Point, terms: GroupTerms) -> Certificate:
+        """The exact certificate of a point, which is added to the history."""
+        certificate = certify(self.problem, point, terms, self.ratio(terms))
+        self.history.append(phase, self.problem, point, certificate)
+        return certificate
+
+    @property
+    def iterations_left(self) -> int:
+        """Iterations that ``max_iter`` still allows."""
+        return self.problem.max_iter - self.history.n_iterations
+
+    def is_done(self, certificate: Certificate) -> bool:
+        """Whether a point is the optimum, or no iteration is left."""
+        return is_converged(self.problem, certificate) or self.iterations_left <= 0
