@@ -37,9 +37,9 @@ def documented(tmp_path_factory):
     place = tmp_path_factory.mktemp("documented")
     photos, masks = save_folders(place)
     save_others(place)
-    ingest(photos, masks, place / "horses.zarr", **QUICK)
+    ingest(photos, masks, place / "horses.zarr", recipe=QUICK)
     train(place / "horses.zarr", place / "model.zarr")
-    ingest(place / "new-photos", place / "true-masks", place / "test.zarr", **QUICK)
+    ingest(place / "new-photos", place / "true-masks", place / "test.zarr", recipe=QUICK)
     return place
 
 

@@ -28,7 +28,7 @@ from gpgc_dask.experiments import Comparison, compare
 from gpgc_dask.experiments.files import markdown_table, to_markdown
 from gpgc_dask.experiments.tables import table_1, table_2, table_3
 from gpgc_dask.pipelines.autoseg import autoseg
-from gpgc_dask.pipelines.ingest import ingest
+from gpgc_dask.pipelines.ingest import Recipe, RunOptions, ingest
 
 WRONG_SHARE, JITTER = 0.15, 0.5
 
@@ -42,7 +42,12 @@ def datasets(folder: Path, place: Path, backbone: str) -> tuple[Path, Path]:
     with connect():
         for kind in ("train", "test"):
             target = place / f"{kind}.zarr"
-            ingest(folder / kind / "images", folder / kind / "masks", target, backbone=backbone)
+            ingest(
+                folder / kind / "images",
+                folder / kind / "masks",
+                target,
+                recipe=Recipe(backbone=backbone),
+            )
     return place / "train.zarr", place / "test.zarr"
 
 
@@ -109,7 +114,7 @@ def split_at_random(folder: Path, place: Path, seed: int) -> None:
             place / "train/masks",
             jitter=JITTER,
             seed=seed,
-            client=client,
+            run=RunOptions(client=client),
         )
 
 

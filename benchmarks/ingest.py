@@ -13,19 +13,23 @@ from common import parser
 from photos import save_set
 
 from gpgc_dask.clusters.connect import connect
-from gpgc_dask.pipelines.ingest import IngestReport, ingest
+from gpgc_dask.pipelines.ingest import IngestReport, Recipe, RunOptions, ingest
 
 BAR_SHARE, BAR_SPEEDUP = 0.10, 1.7
 FREE = ("superpixels", "backbone")
 
 
-def measure(
-    folder: Path, target: Path, workers: int, repeats: int, **options: object
-) -> IngestReport:
+def measure(folder: Path, target: Path, workers: int, repeats: int, backbone: str) -> IngestReport:
     """Best time of several ingests with a number of workers."""
     with connect(workers=workers):
         reports = [
-            ingest(folder / "images", folder / "masks", target, overwrite=True, **options)
+            ingest(
+                folder / "images",
+                folder / "masks",
+                target,
+                recipe=Recipe(backbone=backbone),
+                run=RunOptions(overwrite=True),
+            )
             for _ in range(repeats + 1)
         ]
     return min(reports[1:], key=lambda report: report.elapsed)

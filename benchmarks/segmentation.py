@@ -17,7 +17,7 @@ from common import parser
 from photos import save_set
 from sklearn.metrics import roc_auc_score
 
-from gpgc_dask import GP, GPGC, open_dataset
+from gpgc_dask import GP, GPGC, Recipe, open_dataset
 from gpgc_dask.clusters.connect import connect
 from gpgc_dask.core.metrics import average_class_accuracy, class_hits
 from gpgc_dask.imaging.masks import MaskFormat, read_mask
@@ -26,8 +26,8 @@ from gpgc_dask.imaging.photos import Orientation
 from gpgc_dask.pipelines.ingest import ingest
 
 
-def make(folder: Path, target: Path, **options: object) -> xr.Dataset:
-    ingest(folder / "images", folder / "masks", target, **options)
+def make(folder: Path, target: Path, backbone: str) -> xr.Dataset:
+    ingest(folder / "images", folder / "masks", target, recipe=Recipe(backbone=backbone))
     return open_dataset(target)
 
 

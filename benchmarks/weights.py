@@ -13,7 +13,7 @@ from common import parser
 from photos import save_set
 
 from gpgc_dask.imaging.backbones.lite0 import CLASSIFIER, build_graph
-from gpgc_dask.imaging.backbones.onnx import Lite0, open_session, scaled
+from gpgc_dask.imaging.backbones.onnx import Lite0, open_session, scale_image
 from gpgc_dask.imaging.files import find_images
 from gpgc_dask.imaging.photos import read_photo
 
@@ -30,7 +30,7 @@ def main() -> None:
             save_set(Path(place), 2, 60, 80)
         seen: Counter[int] = Counter()
         for name in find_images(folder):
-            image = scaled(read_photo(folder / name, side).pixels, side)
+            image = scale_image(read_photo(folder / name, side).pixels, side)
             (logits,) = session.run([CLASSIFIER], {"image": image})
             seen[int(logits.argmax())] += 1
     share = seen[args.number] / seen.total()

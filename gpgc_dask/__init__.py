@@ -11,12 +11,15 @@ if TYPE_CHECKING:
     from gpgc_dask.core import errors
     from gpgc_dask.core.errors import GpgcError
     from gpgc_dask.data.dataset import open_dataset
+    from gpgc_dask.imaging.features import Recipe
+    from gpgc_dask.imaging.mask_sources import MaskOptions
     from gpgc_dask.imaging.painting import write_masks
     from gpgc_dask.models.gp import GP, GPGC
     from gpgc_dask.models.persistence import load
     from gpgc_dask.models.review import rank
     from gpgc_dask.models.svm import MarginSVM
     from gpgc_dask.pipelines.ingest import ingest
+    from gpgc_dask.pipelines.options import RunOptions
     from gpgc_dask.pipelines.predict import predict_masks
     from gpgc_dask.pipelines.train import train
     from gpgc_dask.results.evaluation import evaluate
@@ -27,6 +30,9 @@ __all__ = [
     "GPGC",
     "GpgcError",
     "MarginSVM",
+    "MaskOptions",
+    "Recipe",
+    "RunOptions",
     "__version__",
     "connect",
     "errors",
@@ -51,12 +57,15 @@ __getattr__, __dir__, _ = attach(
         "core": ["errors"],
         "core.errors": ["GpgcError"],
         "data.dataset": ["open_dataset"],
+        "imaging.features": ["Recipe"],
+        "imaging.mask_sources": ["MaskOptions"],
         "imaging.painting": ["write_masks"],
         "models.gp": ["GP", "GPGC"],
         "models.persistence": ["load"],
         "models.review": ["rank"],
         "models.svm": ["MarginSVM"],
         "pipelines.ingest": ["ingest"],
+        "pipelines.options": ["RunOptions"],
         "pipelines.predict": ["predict_masks"],
         "pipelines.train": ["train"],
         "results.evaluation": ["evaluate"],

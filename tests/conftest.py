@@ -81,7 +81,7 @@ def folders(tmp_path_factory):
 def reference(folders, tmp_path_factory):
     """The dataset of ``folders``, made without interruption by threads of this process."""
     target = tmp_path_factory.mktemp("reference") / "data.zarr"
-    ingest(*folders, target, **QUICK)
+    ingest(*folders, target, recipe=QUICK)
     return target
 
 

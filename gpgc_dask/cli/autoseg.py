@@ -40,29 +40,28 @@ def autoseg(
         str,
         typer.Argument(
             help="CSV file with the columns image (path within IMAGES), x, y, width, height, in "
-            "pixels of the upright photo; several rows of one image: the union."
+            "pixels of the upright photo. Several rows of one image: the union of the boxes."
         ),
     ],
     *,
-    out: Annotated[str, typer.Option("--out", "-o", help="Folder of the masks.")],
+    out: Annotated[str, typer.Option("--out", "-o", help="Folder for the masks.")],
     iterations: Annotated[int, typer.Option(min=1, help="Iterations of GrabCut.")] = 5,
     jitter: Annotated[
         float,
         typer.Option(
             min=0,
             max=1,
-            help="Spoil the boxes: the IoU of each with the one given is drawn from 1 − jitter "
-            "to 1.",
+            help="Displace the boxes at random: the IoU of each with the original is drawn from "
+            "1 − jitter to 1.",
         ),
     ] = 0.0,
-    seed: Annotated[int, typer.Option(min=0, help="Of GrabCut and --jitter.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of GrabCut and --jitter.")] = 0,
     side: Annotated[
         int | None,
         typer.Option(
             min=16,
             max=8192,
-            help="Work on photos scaled down to this longest side in pixels: quicker, in less "
-            "memory.",
+            help="Longest side in pixels to which photos are scaled down: faster, less memory.",
         ),
     ] = None,
     on_error: OnErrorOption = OnError.RAISE,
@@ -73,17 +72,18 @@ def autoseg(
 ) -> None:
     """Make rough masks from bounding boxes, by OpenCV's GrabCut: PNGs named after the photos.
 
-    They are what gpgc ingest takes: learn from them, and find those that went wrong. Photos without
-    a box are left out. Masks are written as they are done: after a crash or Ctrl-C, the same
-    command with --resume goes on. Runs on one process a core by default. Needs
+    Use them with gpgc ingest to fit a model, and to find the masks that went wrong. Photos without
+    a box get no mask. Masks are written as they are finished: after a crash or Ctrl-C, the same
+    command with --resume continues. Runs one process per core by default. Requires
     pip install "gpgc_dask[grabcut]".
     """
     check_choice(resume=resume, overwrite=overwrite)
     check_output(folder=out)
-    from gpgc_dask.pipelines.autoseg import autoseg as cut_masks
+    from gpgc_dask.pipelines.autoseg import autoseg as make_masks
+    from gpgc_dask.pipelines.options import RunOptions
 
     with Display() as display:
-        report = cut_masks(
+        report = make_masks(
             images,
             boxes,
             out,
@@ -91,11 +91,7 @@ def autoseg(
             jitter=jitter,
             seed=seed,
             side=side,
-            resume=resume,
-            overwrite=overwrite,
-            on_error=on_error.value,
-            progress=display.work,
-            client=client,
+            run=RunOptions(resume, overwrite, on_error.value, display.work, client),
         )
     if json:
         print_json(asdict(report))
@@ -110,7 +106,7 @@ def _show(report: AutosegReport) -> None:
         f"in {time_text(report.elapsed)}"
     )
     if report.without_box:
-        print_out(f"  {report.without_box:,} photos have no box: left out")
+        print_out(f"  {report.without_box:,} photos have no box, and no mask")
     if report.skipped:
         rows = [(problem.name, problem.reason) for problem in report.skipped]
         print_out(listing(f"{len(rows):,} files skipped", ["file", "why"], rows))

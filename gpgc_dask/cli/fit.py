@@ -95,6 +95,7 @@ def fit(
     """
     check_choice(resume=resume, overwrite=overwrite)
     check_output(checkpoint, folder=out, urls=True)
+    from gpgc_dask.pipelines.options import RunOptions
     from gpgc_dask.pipelines.train import train
 
     with Display() as display:
@@ -103,12 +104,9 @@ def fit(
             out,
             method=method.value,
             parameters=_parameters(method, redundancy, max_iter),
-            resume=resume,
-            overwrite=overwrite,
             checkpoint=checkpoint,
-            progress=display.fit,
             announce=display.announce,
-            client=client,
+            run=RunOptions(resume, overwrite, progress=display.fit, client=client),
         )
     if json:
         print_json(_outcome(out, model))

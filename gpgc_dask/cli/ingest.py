@@ -31,6 +31,9 @@ from gpgc_dask.cli.options import (
     to_colour,
     to_numbers,
 )
+from gpgc_dask.core.errors import InputError
+from gpgc_dask.imaging.backbones import list_backbones
+from gpgc_dask.imaging.mask_sources import MASK_SOURCES
 
 if TYPE_CHECKING:
     from gpgc_dask.pipelines.ingest import IngestReport
@@ -48,7 +51,7 @@ FEATURES = "Superpixels and features"
 
 
 class Dtype(StrEnum):
-    """Types that features are stored in."""
+    """Types of stored features."""
 
     FLOAT32 = "float32"
     FLOAT16 = "float16"
@@ -59,12 +62,24 @@ def ingest(
     images: Annotated[str, typer.Argument(help="Folder of photos, with subfolders.")],
     masks: Annotated[
         str | None,
-        typer.Argument(help="Folder of masks: PNGs named as their photos. Or use --coco."),
+        typer.Argument(
+            help="Folder of masks: PNGs named as their photos; or a file, see --format."
+        ),
     ] = None,
     *,
     out: Annotated[
-        str, typer.Option("--out", "-o", help="The dataset: a path, or a URL such as s3://…")
+        str,
+        typer.Option("--out", "-o", help="The dataset to write: a path, or a URL such as s3://…"),
     ],
+    mask_format: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            help=f"Format of MASKS: {', '.join(MASK_SOURCES.names())}. Default: masks, a folder "
+            "of mask files.",
+            rich_help_panel=MASKS,
+        ),
+    ] = None,
     foreground: Foreground = None,
     classes: Classes = None,
     void: Void = None,
@@ -72,12 +87,15 @@ def ingest(
     mask_suffix: MaskSuffix = "",
     coco: Annotated[
         str | None,
-        typer.Option(help="COCO instances file instead of masks.", rich_help_panel=MASKS),
+        typer.Option(
+            help="COCO instances file instead of MASKS; the same as FILE --format coco.",
+            rich_help_panel=MASKS,
+        ),
     ] = None,
     category: Annotated[
         list[str] | None,
         typer.Option(
-            help="Category of the COCO file to take; several become classes of their own.",
+            help="Category of the COCO file to take; may be repeated, for several classes.",
             rich_help_panel=MASKS,
         ),
     ] = None,
@@ -85,60 +103,70 @@ def ingest(
         bool,
         typer.Option(
             "--with-empty",
-            help="Keep the COCO file's images that show none of the categories, too.",
+            help="Include images of the COCO file that show none of the categories.",
             rich_help_panel=MASKS,
         ),
     ] = False,
     backbone: Annotated[
         str,
         typer.Option(
-            help="lite0 (EfficientNet-Lite0, comes along), colour (no network) or FILE.onnx.",
+            help=f"Source of the features: {list_backbones()}. lite0 is EfficientNet-Lite0, which "
+            "is included; colour needs no network.",
             rich_help_panel=FEATURES,
         ),
     ] = "lite0",
     layer: Annotated[
         list[str] | None,
         typer.Option(
-            help="Output or inner tensor of FILE.onnx to pool; may be given several times.",
+            help="Output or inner tensor of FILE.onnx to pool; may be repeated.",
             rich_help_panel=FEATURES,
         ),
     ] = None,
     input_side: Annotated[
         int | None,
         typer.Option(
-            help="Longest side of the image that FILE.onnx sees; default 512, or what it fixes.",
+            help="Longest side in pixels of the input of FILE.onnx, unless its size is fixed. "
+            "Default: 512.",
             rich_help_panel=FEATURES,
         ),
     ] = None,
     mean: Annotated[
         str | None,
         typer.Option(
-            help="RGB mean, of 0 to 255, that FILE.onnx wants subtracted; default ImageNet's.",
+            help="RGB mean, of values 0 to 255, subtracted from the input of FILE.onnx. Default: "
+            "ImageNet's.",
             rich_help_panel=FEATURES,
         ),
     ] = None,
     std: Annotated[
         str | None,
         typer.Option(
-            help="RGB deviation that FILE.onnx wants its input divided by.",
+            help="RGB standard deviation by which the input of FILE.onnx is divided. Default: "
+            "ImageNet's.",
             rich_help_panel=FEATURES,
         ),
     ] = None,
     superpixels: Annotated[
-        int, typer.Option(help="About how many an image.", rich_help_panel=FEATURES)
+        int,
+        typer.Option(help="Approximate number per image.", rich_help_panel=FEATURES),
     ] = 150,
     compactness: Annotated[
-        float, typer.Option(help="Of SLIC: larger is squarer.", rich_help_panel=FEATURES)
+        float,
+        typer.Option(
+            help="Compactness of SLIC superpixels; larger values make them squarer.",
+            rich_help_panel=FEATURES,
+        ),
     ] = 20.0,
     side: Annotated[
         int,
         typer.Option(
-            help="Longest side in pixels at which superpixels are made; larger photos are scaled.",
+            help="Longest side in pixels at which superpixels are computed; larger photos are "
+            "scaled down.",
             rich_help_panel=FEATURES,
         ),
     ] = 512,
     dtype: Annotated[
-        Dtype, typer.Option(help="Of the stored features.", rich_help_panel=FEATURES)
+        Dtype, typer.Option(help="Type of the stored features.", rich_help_panel=FEATURES)
     ] = Dtype.FLOAT32,
     on_error: OnErrorOption = OnError.RAISE,
     resume: Resume = False,
@@ -148,44 +176,50 @@ def ingest(
 ) -> None:
     """Make a dataset of a folder of images and a folder of masks.
 
-    Cuts each photo into superpixels, labels them by the mask's majority, and computes features of
-    each: a network's, the position and a constant. Work is kept as it is done: after a crash or
-    Ctrl-C, the same command with --resume goes on. Runs on one process a core by default.
+    Divides each photo into superpixels, labels each by the majority of its pixels in the mask, and
+    computes its features: those of a network, the position and a constant. Finished images are
+    kept: after a crash or Ctrl-C, the same command with --resume continues. Runs one process per
+    core by default.
     """
     check_choice(resume=resume, overwrite=overwrite)
     check_output(folder=out, urls=True)
+    if (masks is None) == (coco is None):
+        raise InputError("name the masks: a folder, a file with its --format, or --coco FILE")
+    if coco is not None and mask_format not in (None, "coco"):
+        raise InputError(f"--coco excludes --format {mask_format}: choose one")
     options = {
+        "layers": layer,
         "side": input_side,
         "mean": to_colour(mean, "--mean"),
         "std": to_colour(std, "--std"),
     }
+    from gpgc_dask.imaging.backbones import find_backbone
+    from gpgc_dask.pipelines.ingest import MaskOptions, Recipe, RunOptions
     from gpgc_dask.pipelines.ingest import ingest as ingest_images
 
     with Display() as display:
         report = ingest_images(
             images,
-            masks,
+            masks or coco or "",
             out,
-            coco=coco,
-            categories=category or (),
-            with_empty=with_empty,
-            mask_suffix=mask_suffix,
-            foreground=to_numbers(foreground, "--foreground"),
-            classes=to_classes(classes),
-            void=to_numbers(void, "--void"),
-            threshold=threshold,
-            backbone=backbone,
-            layers=layer or (),
-            backbone_options={k: value for k, value in options.items() if value is not None},
-            superpixels=superpixels,
-            compactness=compactness,
-            side=side,
-            dtype=dtype.value,
-            resume=resume,
-            overwrite=overwrite,
-            on_error=on_error.value,
-            progress=display.work,
-            client=client,
+            recipe=Recipe(
+                find_backbone(backbone, **{k: v for k, v in options.items() if v is not None}),
+                superpixels=superpixels,
+                compactness=compactness,
+                side=side,
+                dtype=dtype.value,
+            ),
+            masks_as=MaskOptions(
+                format=mask_format or ("masks" if coco is None else "coco"),
+                suffix=mask_suffix,
+                foreground=to_numbers(foreground, "--foreground"),
+                classes=to_classes(classes),
+                void=to_numbers(void, "--void"),
+                threshold=threshold,
+                categories=category or (),
+                with_empty=with_empty,
+            ),
+            run=RunOptions(resume, overwrite, on_error.value, display.work, client),
         )
     if json:
         print_json(asdict(report))

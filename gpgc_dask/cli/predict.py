@@ -35,15 +35,17 @@ EXAMPLE = (
 
 @on_cluster()
 def predict(
-    model: Annotated[str, typer.Argument(help="The model, as gpgc fit made it: a path or URL.")],
+    model: Annotated[
+        str, typer.Argument(help="The model that gpgc fit has written: a path or URL.")
+    ],
     images: Annotated[str, typer.Argument(help="Folder of photos, with subfolders, or one photo.")],
     *,
-    out: Annotated[str, typer.Option("--out", "-o", help="Folder of the masks.")],
+    out: Annotated[str, typer.Option("--out", "-o", help="Folder for the masks.")],
     probability: Annotated[
         str | None,
         typer.Option(
-            help="Folder for the foreground's probability (of several classes, the predicted "
-            "one's): 16-bit PNGs, 65535 is 1."
+            help="Folder for the probability of the foreground (with several classes, of the "
+            "predicted one): 16-bit PNGs, 65535 is 1."
         ),
     ] = None,
     std: Annotated[
@@ -54,7 +56,7 @@ def predict(
     ] = None,
     backbone: Annotated[
         str | None,
-        typer.Option(help="FILE.onnx: where the model's network lies now, if it has moved."),
+        typer.Option(help="FILE.onnx: present path of the model's network, if it has moved."),
     ] = None,
     on_error: OnErrorOption = OnError.RAISE,
     resume: Resume = False,
@@ -62,16 +64,17 @@ def predict(
     json: Json = False,
     client: Any,
 ) -> None:
-    """Draw masks of new photos with a model: PNGs named after the photos, at their own size.
+    """Predict masks of new photos by a model: PNGs named after the photos, at their own size.
 
-    The model knows how its features are made; the photos need no masks. Masks are written as they
-    are done: after a crash or Ctrl-C, the same command with --resume goes on. Runs on one process
-    a core by default.
+    The model records how its features are computed; the photos need no masks. Masks are written as
+    they are finished: after a crash or Ctrl-C, the same command with --resume continues. Runs one
+    process per core by default.
     """
     check_choice(resume=resume, overwrite=overwrite)
     for folder in (out, probability, std):
         check_output(folder=folder)
     from gpgc_dask.models.persistence import load
+    from gpgc_dask.pipelines.options import RunOptions
     from gpgc_dask.pipelines.predict import predict_masks
 
     with Display() as display:
@@ -82,11 +85,7 @@ def predict(
             probability=probability,
             std=std,
             backbone=backbone,
-            resume=resume,
-            overwrite=overwrite,
-            on_error=on_error.value,
-            progress=display.work,
-            client=client,
+            run=RunOptions(resume, overwrite, on_error.value, display.work, client),
         )
     if json:
         print_json(asdict(report))
@@ -100,9 +99,12 @@ def _show(report: PredictReport) -> None:
         f"[bold]{escape(report.target)}[/bold]: masks of {report.images:,} images{earlier}, "
         f"in {time_text(report.elapsed)}"
     )
-    for folder, told in ((report.probability, "probabilities"), (report.std, "deviations")):
+    for folder, content in (
+        (report.probability, "probabilities"),
+        (report.std, "standard deviations"),
+    ):
         if folder is not None:
-            print_out(f"[bold]{escape(folder)}[/bold]: {told}")
+            print_out(f"[bold]{escape(folder)}[/bold]: {content}")
     if report.skipped:
         rows = [(problem.name, problem.reason) for problem in report.skipped]
         print_out(listing(f"{len(rows):,} files skipped", ["file", "why"], rows))

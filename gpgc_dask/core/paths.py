@@ -30,19 +30,24 @@ def check_sources(
     masks: Iterable[str],
     source: Mapping[str, Any],
 ) -> None:
-    """Complain of photos and masks that are said to lie elsewhere than in the folders named.
+    """Raise an InputError if a photo or mask is not in the folder that the dataset names.
 
-    names, images, masks : of each image its name, the photo's path and the mask's
-    source : of the dataset; where that is a COCO file there are no masks to read
+    Parameters
+    ----------
+    names, images, masks : iterable of str
+        Name of each image, path of its photo and path of its mask.
+    source : mapping
+        Provenance of the masks: ``images`` is the folder of photos, ``masks`` the folder of masks,
+        or the one file that has them all.
     """
     folder = source["images"]
     for name, path in zip(names, images, strict=True):
         right = os.path.join(folder, str(inside(name)))
         if path != right and os.path.normpath(path) != os.path.normpath(right):
             raise InputError(f"{path} is not {str(name)!r} in the folder of images, {folder}")
-    if "coco" in source:
-        return
-    folder = os.path.join(os.path.normpath(source["masks"]), "")
+    root = os.path.normpath(source["masks"])
+    folder = os.path.join(root, "")
     for path in masks:
-        if not os.path.normpath(path).startswith(folder):
+        normal = os.path.normpath(path)
+        if normal != root and not normal.startswith(folder):
             raise InputError(f"{path} is not in the folder of masks, {folder}")

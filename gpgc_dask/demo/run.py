@@ -20,8 +20,8 @@ from gpgc_dask.data.dataset import open_dataset
 from gpgc_dask.demo.folders import write_set
 from gpgc_dask.imaging.backbones import BackboneLike, find_backbone
 from gpgc_dask.imaging.painting import write_masks
-from gpgc_dask.models.review import rank
-from gpgc_dask.pipelines.ingest import ingest
+from gpgc_dask.models.review import rank, require_review
+from gpgc_dask.pipelines.ingest import Recipe, RunOptions, ingest
 from gpgc_dask.pipelines.train import train
 from gpgc_dask.results.evaluation import evaluate
 from gpgc_dask.results.ranking import to_csv
@@ -145,14 +145,13 @@ def run_demo(
             place / "images",
             place / "masks",
             data,
-            backbone=loaded_backbone,
-            progress=events.progress,
-            client=client,
+            recipe=Recipe(backbone=loaded_backbone),
+            run=RunOptions(progress=events.progress, client=client),
         )
     events.command(f"$ gpgc fit {data} -o {model_path}")
     with clock("fit"):
-        model = train(data, model_path, progress=events.fit)
-    ranking = rank(model.review_)
+        model = train(data, model_path, run=RunOptions(progress=events.fit))
+    ranking = rank(require_review(model))
     events.command(f"$ gpgc rank {model_path} -o {place / 'ranking.csv'}")
     write_whole(place / "ranking.csv", to_csv(ranking).encode())
     events.command(f"$ gpgc report {data} {model_path} -o {page}")

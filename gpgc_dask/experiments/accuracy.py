@@ -17,7 +17,7 @@ import xarray as xr
 from gpgc_dask.core.arrays import Array, Index, group_sums
 from gpgc_dask.core.metrics import average_class_accuracy, mean_where
 from gpgc_dask.data.dataset import text_values
-from gpgc_dask.imaging.given_masks import GivenMasks
+from gpgc_dask.imaging.dataset_masks import DatasetMasks
 from gpgc_dask.imaging.masks import Codes
 from gpgc_dask.imaging.painting import segment_chunks
 from gpgc_dask.imaging.photos import Orientation, hush, read_orientation
@@ -93,7 +93,7 @@ class PixelCounts:
         PixelCounts
         """
         n_classes = len(dataset.attrs["classes"])
-        truth = masks or GivenMasks.of(dataset)
+        truth = masks or DatasetMasks.from_dataset(dataset)
         paths = text_values(dataset["image_path"]).tolist()
         hush()
 

@@ -14,8 +14,8 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from gpgc_dask.core.arrays import Array, Mask
 from gpgc_dask.core.errors import MissingFileError
 from gpgc_dask.data.dataset import text_values
+from gpgc_dask.imaging.dataset_masks import DatasetMasks
 from gpgc_dask.imaging.files import by_stem, find_images
-from gpgc_dask.imaging.given_masks import GivenMasks
 from gpgc_dask.imaging.masks import VOID, Codes, MaskFormat, read_mask
 from gpgc_dask.imaging.photos import Orientation, hush, read_orientation
 
@@ -86,7 +86,7 @@ class TrueMasks:
         self, dataset: xr.Dataset, folder: str | PathLike[str], fmt: MaskFormat | None = None
     ) -> None:
         stored = dataset.attrs["source"]["mask_format"]
-        self.format = fmt or MaskFormat.of_json(stored)
+        self.format = fmt or MaskFormat.from_json(stored)
         root = Path(folder).expanduser()
         files = by_stem(find_images(root))
         names = text_values(dataset["image_name"]).tolist()
@@ -144,7 +144,7 @@ def true_iou(dataset: xr.Dataset, truth: TrueMasks) -> Array:
     (photos,) array
     """
     hush()
-    given = GivenMasks.of(dataset)
+    given = DatasetMasks.from_dataset(dataset)
     paths = text_values(dataset["image_path"]).tolist()
     n_classes = len(dataset.attrs["classes"])
     values = []

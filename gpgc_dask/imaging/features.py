@@ -1,4 +1,4 @@
-"""One photo and its mask to the rows of a dataset. No Dask, no store: arrays out of files."""
+"""From one photo and its mask to rows of a dataset: arrays from files, without Dask or a store."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from os import PathLike
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from gpgc_dask.core.arrays import Array, Features, Index
 from gpgc_dask.core.errors import InputError
-from gpgc_dask.imaging.backbones import Backbone
+from gpgc_dask.imaging.backbones import Backbone, BackboneLike, find_backbone
 from gpgc_dask.imaging.masks import Codes
 from gpgc_dask.imaging.photos import Orientation, Photo, read_photo
 from gpgc_dask.imaging.superpixels import (
@@ -40,15 +41,33 @@ FLAG_VOID = "mostly void"
 
 @dataclass(frozen=True)
 class Recipe:
-    """How photos become rows. Everything that the result depends on, but for the mask's format.
+    """How photos become rows of a dataset.
 
-    superpixels : about how many an image
-    compactness, sigma : of SLIC, in its own units
-    side : longest side of the image that superpixels are made of, in pixels
-    dtype : of the stored features, float32 or float16
+    Parameters
+    ----------
+    backbone : str, Backbone or callable, default "lite0"
+        Source of the appearance features: a registered name (``BACKBONES.names()``), a backbone
+        that :func:`~gpgc_dask.imaging.backbones.find_backbone` makes (of an ONNX file, with its
+        layers), or a function: (h, w, 3) uint8 RGB in, list of (channels, h', w') maps out.
+    superpixels : int, default 150
+        Approximate number of superpixels per image.
+    compactness : float, default 20.0
+        Compactness of SLIC superpixels; larger values make them squarer.
+    sigma : float, default 1.0
+        Width in pixels of the smoothing before SLIC.
+    side : int, default 512
+        Longest side in pixels of the image that superpixels are computed on.
+    dtype : {"float32", "float16"}, default "float32"
+        Type of the stored features.
+
+    Examples
+    --------
+    >>> from gpgc_dask import Recipe
+    >>> Recipe(backbone="colour", superpixels=20).side
+    512
     """
 
-    backbone: Backbone
+    backbone: BackboneLike = "lite0"
     superpixels: int = 150
     compactness: float = 20.0
     sigma: float = 1.0
@@ -66,6 +85,12 @@ class Recipe:
             raise InputError("compactness must be above 0 and sigma at least 0")
         if self.dtype not in ("float32", "float16"):
             raise InputError(f"dtype must be float32 or float16, got {self.dtype!r}")
+        _ = self.extractor  # a backbone that cannot be used is rejected now
+
+    @cached_property
+    def extractor(self) -> Backbone:
+        """The backbone, ready to be called."""
+        return find_backbone(self.backbone)
 
 
 class Stopwatch:
@@ -85,9 +110,18 @@ class Stopwatch:
 
 @dataclass(frozen=True)
 class Described:
-    """A photo in numbers: (n, k) features of its superpixels, and where these are.
+    """Superpixels of one photo and their features.
 
-    layers : channels of each feature group, in the order of the columns
+    Attributes
+    ----------
+    features : (n, k) array
+        Features of each superpixel.
+    segments : (h, w) array
+        Number of each pixel's superpixel, at working size.
+    layers : dict
+        {feature group: number of columns}, in the order of the columns.
+    orientation : Orientation
+        Size and orientation of the photo's file.
     """
 
     features: Features
@@ -97,13 +131,28 @@ class Described:
 
     @property
     def n(self) -> int:
+        """Number of superpixels."""
         return len(self.features)
 
 
 def describe(
     path: str | PathLike[str], recipe: Recipe, watch: Stopwatch | None = None
 ) -> Described:
-    """Superpixels and features of the photo at ``path``: appearance, position, constant."""
+    """Compute superpixels of a photo and their features: appearance, position and a constant.
+
+    Parameters
+    ----------
+    path : path
+        The photo.
+    recipe : Recipe
+        Backbone and superpixels.
+    watch : Stopwatch, optional
+        Adds up the seconds of each phase.
+
+    Returns
+    -------
+    Described
+    """
     watch = watch or Stopwatch()
     with watch("decode"):
         photo: Photo = read_photo(path, recipe.side)
@@ -111,7 +160,7 @@ def describe(
         segments = segment(photo.pixels, recipe.superpixels, recipe.compactness, recipe.sigma)
     n = int(segments.max()) + 1
     with watch("backbone"):
-        maps = recipe.backbone(photo.pixels)
+        maps = recipe.extractor(photo.pixels)
     with watch("pooling"):
         appearance = pool(maps, segments, n)
         columns = [appearance, position_features(segments, n), np.ones((n, 1))]
@@ -132,7 +181,19 @@ def _check_finite(features: Features, recipe: Recipe) -> None:
 
 @dataclass(frozen=True)
 class Labelled:
-    """What a mask says of superpixels: class code, training weight (0 = void) and area, (n,)."""
+    """Labels of the superpixels of one photo.
+
+    Attributes
+    ----------
+    label : (n,) uint8 array
+        Class code.
+    weight : (n,) float32 array
+        Training weight; 0 for superpixels that are mostly void.
+    pixels : (n,) int64 array
+        Area in pixels of the photo's own size.
+    flags : tuple of str
+        Conditions worth knowing, such as an empty mask.
+    """
 
     label: NDArray[np.uint8]
     weight: NDArray[np.float32]
@@ -143,10 +204,24 @@ class Labelled:
 def label(
     described: Described, codes: Codes, n_classes: int, background: int | None = 0
 ) -> Labelled:
-    """Majority vote of the mask's pixels in each superpixel.
+    """Label each superpixel by the majority of its pixels in the mask.
 
-    A superpixel that is void for the greater part keeps the majority of what is left as its label
-    and carries no weight. A mask all of class ``background`` is empty.
+    A superpixel that is mostly void has weight 0, and the majority of its other pixels as label.
+
+    Parameters
+    ----------
+    described : Described
+        The superpixels.
+    codes : (height, width) uint8 array
+        Class codes of the mask at the photo's own size.
+    n_classes : int
+        Number of classes.
+    background : int or None, default 0
+        A mask with this class only is flagged as empty.
+
+    Returns
+    -------
+    Labelled
     """
     counts: Index = class_counts(described.segments, described.n, codes, n_classes)
     votes, void = counts[:, :-1], counts[:, -1]

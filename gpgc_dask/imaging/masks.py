@@ -1,4 +1,4 @@
-"""Masks as people store them, to class codes a pixel."""
+"""Mask files: from stored values to one class code per pixel."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from PIL import Image
 from gpgc_dask.core.errors import InputError, UnusableFileError
 from gpgc_dask.imaging.photos import Orientation, open_image, reading
 
-__all__ = ["VOID", "Codes", "MaskFormat", "check_size", "read_mask", "upright"]
+__all__ = ["VOID", "Codes", "MaskFormat", "check_size", "make_upright", "read_mask"]
 
 Codes = NDArray[np.uint8]
 """(height, width) number of each pixel's class, or VOID."""
@@ -23,20 +23,26 @@ VOID = 255
 MAX_CLASSES = 255
 
 STRIP_PIXELS = 1 << 20
-"""Pixels looked at together, so that a huge mask needs little memory beside itself."""
+"""Pixels processed together, so that a huge mask needs little additional memory."""
 
 
 @dataclass(frozen=True)
 class MaskFormat:
-    """How the values of a mask are to be read.
+    """How the values of a mask are read.
 
-    foreground : values that are foreground, all others are background
-    classes : (value, name) of each class; every value must be one of these or void
-    void : values that say nothing about their pixels
-    threshold : soft masks: foreground where the value is at least this share of full scale
+    With none of ``foreground``, ``classes`` and ``threshold`` a mask may hold 0 and one other
+    value: background and foreground (0/1 and 0/255 masks alike).
 
-    With none of the first two and no threshold a mask may hold 0 and one other value: background
-    and foreground (0/1 and 0/255 masks alike).
+    Parameters
+    ----------
+    foreground : tuple of int
+        Values that are foreground; all others are background.
+    classes : tuple of (int, str)
+        Value and name of each class; every value must be one of these or void.
+    void : tuple of int
+        Values of pixels whose class is unknown.
+    threshold : float, optional
+        For soft masks: a pixel is foreground if its value is at least this share of full scale.
     """
 
     foreground: tuple[int, ...] = ()
@@ -47,21 +53,21 @@ class MaskFormat:
     def __post_init__(self) -> None:
         ways = [bool(self.foreground), bool(self.classes), self.threshold is not None]
         if sum(ways) > 1:
-            raise InputError("masks: give one of foreground, classes and threshold, not several")
+            raise InputError("masks: choose one of foreground, classes and threshold")
         if self.classes and not 2 <= len(self.classes) <= MAX_CLASSES:
             raise InputError(f"masks: classes must be 2 to {MAX_CLASSES}, got {len(self.classes)}")
         values = [value for value, _ in self.classes] or list(self.foreground)
         doubled = {v for v in values if values.count(v) > 1} | (set(values) & set(self.void))
         if doubled:
-            raise InputError(f"masks: value(s) {_listed(doubled)} are given two meanings")
+            raise InputError(f"masks: value(s) {_listed(doubled)} have two meanings")
         if self.threshold is not None and not 0 < self.threshold <= 1:
             raise InputError(
                 f"masks: threshold must be above 0 and at most 1, got {self.threshold!r}"
             )
 
     @classmethod
-    def of_json(cls, stored: Mapping[str, Any]) -> MaskFormat:
-        """The format that a dataset's provenance tells of."""
+    def from_json(cls, stored: Mapping[str, Any]) -> MaskFormat:
+        """Restore the format from a dataset's provenance."""
         return cls(
             tuple(stored["foreground"]),
             tuple((value, name) for value, name in stored["classes"]),
@@ -71,12 +77,12 @@ class MaskFormat:
 
     @property
     def names_values(self) -> bool:
-        """Whether somebody said what certain values mean."""
+        """Whether the meaning of some values is specified."""
         return bool(self.foreground or self.classes or self.void)
 
     @property
     def background(self) -> int | None:
-        """Code of the class that an empty mask is all of: that of value 0."""
+        """Class code of value 0, which an empty mask consists of; None if there is none."""
         return self.values.index(0) if 0 in self.values else None
 
     @property
@@ -86,26 +92,26 @@ class MaskFormat:
 
     @property
     def values(self) -> tuple[int, ...]:
-        """The value that stands for each class when masks are painted."""
+        """Mask value of each class, used when masks are written."""
         return tuple(value for value, _ in self.classes) or (0, 255)
 
     def codes(self, values: NDArray[Any]) -> Codes:
-        """Class codes of the values of one mask."""
+        """Convert the values of one mask, (height, width), to class codes."""
         if self.threshold is not None:
-            return self._soft(values, self.threshold)
+            return self._threshold_codes(values, self.threshold)
         if values.dtype.kind == "f":
             raise UnusableFileError(
-                "mask holds fractions: say from where on they are foreground (--threshold 0.5)"
+                "mask holds fractions: set the threshold of the foreground (--threshold 0.5)"
             )
         present = _present(values)
         table = np.zeros(int(present[-1]) + 1, dtype=np.uint8)
         table[[v for v in self.void if v < table.size]] = VOID
         named = np.setdiff1d(present, self.void)
-        for code, chosen in self._meaning(named):
+        for code, chosen in self._meanings(named):
             table[chosen] = code
-        return _looked_up(table, values)
+        return _look_up(table, values)
 
-    def _meaning(self, present: NDArray[Any]) -> list[tuple[int, NDArray[Any]]]:
+    def _meanings(self, present: NDArray[Any]) -> list[tuple[int, NDArray[Any]]]:
         """(class code, which of the values in the mask) for all values but void."""
         if self.classes:
             unknown = np.setdiff1d(present, [value for value, _ in self.classes])
@@ -122,14 +128,14 @@ class MaskFormat:
         others = present[present != 0]
         if others.size > 1:
             raise UnusableFileError(
-                f"mask holds {present.size} values ({_listed(present)}): say which are foreground "
-                "(--foreground 1), which are void (--void 255), which are classes of their own "
-                "(--classes 0=background,1=horse), or from where on a soft mask is foreground "
+                f"mask holds {present.size} values ({_listed(present)}): name the foreground "
+                "(--foreground 1), void values (--void 255) or several classes "
+                "(--classes 0=background,1=horse), or set the threshold of a soft mask "
                 "(--threshold 0.5)"
             )
         return [(1, others)]
 
-    def _soft(self, values: NDArray[Any], threshold: float) -> Codes:
+    def _threshold_codes(self, values: NDArray[Any], threshold: float) -> Codes:
         full = 1.0 if values.dtype.kind in "fb" else float(np.iinfo(values.dtype).max)
         codes = (values >= threshold * full).astype(np.uint8)
         for value in self.void:
@@ -138,12 +144,27 @@ class MaskFormat:
 
 
 def read_mask(path: str | PathLike[str], fmt: MaskFormat, orientation: Orientation) -> Codes:
-    """Class codes of the mask file for a photo of this orientation, at the photo's own size."""
+    """Read a mask file.
+
+    Parameters
+    ----------
+    path : path
+        The mask.
+    fmt : MaskFormat
+        How its values are read.
+    orientation : Orientation
+        Size and orientation of its photo.
+
+    Returns
+    -------
+    (height, width) uint8 array
+        Class codes, or VOID, at the photo's own size, upright.
+    """
     try:
         with open_image(path) as image, reading(path):
             check_size(image.size[::-1], orientation)
             image.load()
-            values = upright(_values(image, shades=not fmt.names_values), orientation)
+            values = make_upright(_values(image, shades=not fmt.names_values), orientation)
     except UnusableFileError as error:
         text = str(error)
         raise UnusableFileError(
@@ -152,18 +173,21 @@ def read_mask(path: str | PathLike[str], fmt: MaskFormat, orientation: Orientati
     return fmt.codes(values)
 
 
-def check_size(found: tuple[int, int], orientation: Orientation) -> None:
-    """Complain of a mask (height, width) that fits its photo neither upright nor as stored."""
+def check_size(size: tuple[int, int], orientation: Orientation) -> None:
+    """Raise an UnusableFileError if a mask (height, width) does not have the size of its photo.
+
+    The size may be that of the upright photo, or of the photo as stored.
+    """
     upright = (orientation.height, orientation.width)
-    if found not in (upright, orientation.stored):
+    if size not in (upright, orientation.stored):
         raise UnusableFileError(
-            f"mask is {found[1]}×{found[0]} pixels but its photo {upright[1]}×{upright[0]}: "
+            f"mask is {size[1]}×{size[0]} pixels but its photo {upright[1]}×{upright[0]}: "
             "a mask must have the size of its photo"
         )
 
 
-def upright(values: NDArray[Any], orientation: Orientation) -> NDArray[Any]:
-    """Masks drawn on the stored pixels of a turned photo are turned with it."""
+def make_upright(values: NDArray[Any], orientation: Orientation) -> NDArray[Any]:
+    """Rotate a mask that was drawn on the stored pixels of a rotated photo."""
     if values.shape == (orientation.height, orientation.width):
         return values
     flips = {
@@ -178,8 +202,8 @@ def upright(values: NDArray[Any], orientation: Orientation) -> NDArray[Any]:
 def _values(image: Any, *, shades: bool) -> NDArray[Any]:
     """(height, width) values as stored: palette indices, classes, grey levels.
 
-    shades : a palette of greys stands for its greys and not for its indices, which may begin with
-        white
+    With ``shades`` a palette of greys stands for its greys and not for its indices, which may begin
+    with white.
     """
     if image.mode == "P" and shades:
         palette = np.array(image.getpalette("RGB"), dtype=np.uint8).reshape(-1, 3)
@@ -200,11 +224,11 @@ def _values(image: Any, *, shades: bool) -> NDArray[Any]:
     image = image if image.mode in ("RGB", "RGBA") else image.convert("RGBA")
     red, green, blue, *alpha = (np.asarray(band) for band in image.split())
     if np.array_equal(red, green) and np.array_equal(red, blue):
-        # Grey in colour's clothing; a cut-out of one shade has its shape in the alpha channel.
+        # A grey image stored as RGB; a cut-out of one shade has its shape in the alpha channel.
         cut_out = alpha and np.ptp(red) == 0 and np.ptp(alpha[0]) > 0
         return alpha[0] if cut_out else red
     raise UnusableFileError(
-        "mask is a colour picture: store one number a pixel instead (grey or palette PNG)"
+        "mask is a colour picture: store one number per pixel instead (grey or palette PNG)"
     )
 
 
@@ -217,7 +241,7 @@ def _present(values: NDArray[Any]) -> NDArray[Any]:
     return np.flatnonzero(counts)
 
 
-def _looked_up(table: Codes, values: NDArray[Any]) -> Codes:
+def _look_up(table: Codes, values: NDArray[Any]) -> Codes:
     codes = np.empty(values.shape, dtype=np.uint8)
     step = max(STRIP_PIXELS // values.shape[1], 1)
     for top in range(0, len(values), step):
@@ -225,7 +249,7 @@ def _looked_up(table: Codes, values: NDArray[Any]) -> Codes:
     return codes
 
 
-def _listed(values: Any, most: int = 8) -> str:
+def _listed(values: Any, limit: int = 8) -> str:
     ordered = sorted(int(value) for value in values)
-    text = ", ".join(map(str, ordered[:most]))
-    return f"{text}, …" if len(ordered) > most else text
+    text = ", ".join(map(str, ordered[:limit]))
+    return f"{text}, …" if len(ordered) > limit else text

@@ -23,7 +23,7 @@ from gpgc_dask.imaging.superpixels import Segments, nearest_rows
 from gpgc_dask.storage.location import write_whole
 
 __all__ = [
-    "encoded",
+    "encode_picture",
     "mask_values",
     "paint",
     "paint_image",
@@ -166,10 +166,10 @@ def _tasks(dataset: xr.Dataset, values: Labels, targets: list[Path]) -> Iterator
 
 def _write(images: xr.Dataset, values: list[Labels], targets: list[Path]) -> None:
     for photo, (own, target) in enumerate(zip(values, targets, strict=True)):
-        write_whole(target, encoded(_Image.of(images, photo).paint(own)))
+        write_whole(target, encode_picture(_Image.of(images, photo).paint(own)))
 
 
-def encoded(values: Labels) -> memoryview:
+def encode_picture(values: Labels) -> memoryview:
     """A picture (height, width) as a file: a grey PNG of 8 or 16 bits, of float32 a TIFF."""
     content = io.BytesIO()
     if values.dtype == np.float32:

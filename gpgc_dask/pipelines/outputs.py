@@ -1,4 +1,4 @@
-"""Which pictures are to be made of which photos: none at the cost of a photo or of each other."""
+"""Which pictures are made of which photos. No picture may replace a photo or another picture."""
 
 from __future__ import annotations
 
@@ -17,20 +17,30 @@ from gpgc_dask.storage.location import UNFINISHED_SUFFIX
 __all__ = [
     "Job",
     "check_absent",
-    "clear",
     "find_jobs",
+    "find_photos",
     "output_folders",
-    "photos_in",
+    "remove_pictures",
     "to_jobs",
 ]
 
 SUFFIXES = {"mask": ".png", "probability": ".png", "std": ".tiff"}
-"""Endings of the kinds of pictures."""
+"""{kind of picture: file ending}."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A photo and the pictures to be made of it, by kind. ``name``: as of files.Pair."""
+    """A photo and the pictures to be made of it.
+
+    Attributes
+    ----------
+    name : str
+        Path of the photo within its folder, with forward slashes.
+    photo : Path
+        The photo.
+    pictures : dict
+        {kind: path of the picture}.
+    """
 
     name: str
     photo: Path
@@ -38,13 +48,14 @@ class Job:
 
     @property
     def is_done(self) -> bool:
+        """Whether all pictures exist."""
         return all(path.exists() for path in self.pictures.values())
 
 
-def output_folders(**given: str | PathLike[str] | None) -> dict[str, Path]:
-    """Absolute paths of the folders that are given, by kind of picture."""
+def output_folders(**kinds: str | PathLike[str] | None) -> dict[str, Path]:
+    """Absolute paths of the folders that are not None, by kind of picture."""
     folders: dict[str, Path] = {}
-    for kind, folder in given.items():
+    for kind, folder in kinds.items():
         if folder is None:
             continue
         if "://" in fspath(folder):
@@ -59,19 +70,19 @@ def output_folders(**given: str | PathLike[str] | None) -> dict[str, Path]:
 
 
 def find_jobs(images: str | PathLike[str], folders: dict[str, Path]) -> list[Job]:
-    """What to do for a folder of photos, or for one photo, in the order of the names."""
-    given = Path(images).expanduser().absolute()
-    if given.is_file():
-        root, names = given.parent, [given.name]
+    """Jobs of a folder of photos, or of one photo, in the order of the names."""
+    path = Path(images).expanduser().absolute()
+    if path.is_file():
+        root, names = path.parent, [path.name]
     else:
-        root, names = given, photos_in(given, folders.values())
+        root, names = path, find_photos(path, folders.values())
     return to_jobs(root, names, folders)
 
 
 def to_jobs(
     root: Path, names: list[str], folders: dict[str, Path], others: Iterable[str] = ()
 ) -> list[Job]:
-    """The jobs of photos by name. ``others``: photos there that nothing is made of."""
+    """Jobs of photos by name; ``others`` are photos in the folder that nothing is made of."""
     targets = [target_paths(names, folder, SUFFIXES[kind]) for kind, folder in folders.items()]
     jobs = [
         Job(name, root / name, dict(zip(folders, paths, strict=True)))
@@ -81,17 +92,17 @@ def to_jobs(
     return jobs
 
 
-def photos_in(folder: Path, outputs: Iterable[Path]) -> list[str]:
-    """Names of the photos in a folder; pictures made of photos are none."""
+def find_photos(folder: Path, outputs: Iterable[Path]) -> list[str]:
+    """Names of the photos in a folder, without the pictures in the folders ``outputs``."""
     if not folder.exists():
         raise MissingFileError(f"{folder} does not exist: name a photo, or a folder of photos")
-    there = [output for output in outputs if output.is_dir()]
-    if any(output.samefile(folder) for output in there):
+    existing = [output for output in outputs if output.is_dir()]
+    if any(output.samefile(folder) for output in existing):
         raise InputError(
-            f"{folder} holds the photos: choose another folder for what is made of them, lest it "
-            "be taken for photos"
+            f"{folder} holds the photos: choose another folder for the pictures, which would be "
+            "taken for photos"
         )
-    passed: list[Path | None] = [*there] or [None]
+    passed: list[Path | None] = [*existing] or [None]
     names = set.intersection(*(set(find_images(folder, leave_out=output)) for output in passed))
     if not names:
         raise InputError(f"there are no images in {folder}")
@@ -99,12 +110,12 @@ def photos_in(folder: Path, outputs: Iterable[Path]) -> list[str]:
 
 
 def _check_places(jobs: list[Job], photos: list[Path]) -> None:
-    """Complain where a picture would take the place of another, or of a photo."""
-    places = Counter(path for job in jobs for path in job.pictures.values())
-    lost = [path for path, count in places.items() if count > 1]
-    there = {_file_id(path.lstat()): path for path in places if path.is_file()}
-    if there:  # else no photo is among them
-        lost += [there[known] for photo in photos for known in _ids(photo) if known in there]
+    """Raise an InputError if a picture would replace another picture or a photo."""
+    counts = Counter(path for job in jobs for path in job.pictures.values())
+    lost = [path for path, count in counts.items() if count > 1]
+    existing = {_file_id(path.lstat()): path for path in counts if path.is_file()}
+    if existing:  # otherwise no photo is among them
+        lost += [existing[one] for photo in photos for one in _file_ids(photo) if one in existing]
     if lost:
         raise InputError(
             f"{printable(lost[0])} is a photo, or another picture, and would be lost: choose "
@@ -116,29 +127,30 @@ def _file_id(status: stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _ids(photo: Path) -> Iterator[tuple[int, int]]:
-    """A photo, and what it is a link to, whatever the paths to them."""
+def _file_ids(photo: Path) -> Iterator[tuple[int, int]]:
+    """Identifiers of a photo and of the file that it links to."""
     yield _file_id(photo.lstat())
     if photo.is_symlink() and photo.exists():
         yield _file_id(photo.stat())
 
 
 def check_absent(jobs: Sequence[Job]) -> None:
-    """Complain where there are pictures already."""
-    there = [path for job in jobs for path in job.pictures.values() if path.exists()]
-    if there:
-        more = f", and {len(there) - 1:,} more of the pictures" if len(there) > 1 else ""
+    """Raise an ExistsError if a picture exists."""
+    existing = [path for job in jobs for path in job.pictures.values() if path.exists()]
+    if existing:
+        more = f", and {len(existing) - 1:,} more of the pictures" if len(existing) > 1 else ""
         raise ExistsError(
-            f"{printable(there[0])} exists{more}: leave what is there and do the rest with "
+            f"{printable(existing[0])} exists{more}: keep what exists and make the rest with "
             "resume=True (--resume), replace it with overwrite=True (--overwrite), or choose "
             "another folder"
         )
 
 
-def clear(jobs: Sequence[Job], *, finished: bool) -> None:
-    """Remove what killed writers have left of the jobs' pictures; ``finished``: these as well.
+def remove_pictures(jobs: Sequence[Job], *, finished: bool) -> None:
+    """Remove unfinished pictures that killed processes have left; with ``finished`` all pictures.
 
-    All at the start: whoever resumes an overwrite that was stopped finds none of the old ones.
+    All are removed at the start, so that resuming an interrupted overwrite keeps none of the old
+    ones.
     """
     pictures = {path for job in jobs for path in job.pictures.values()}
     unfinished = re.compile(rf"(.+)\.[0-9a-f]{{32}}{re.escape(UNFINISHED_SUFFIX)}")

@@ -1,48 +1,57 @@
-"""From a model and a folder of photos to masks at the photos' own size."""
+"""Masks of new photos by a model, at the photos' own size."""
 
 from __future__ import annotations
 
 import hashlib
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from gpgc_dask.core.arrays import Array, Labels
 from gpgc_dask.core.errors import InputError, Problem
-from gpgc_dask.core.progress import Listener
 from gpgc_dask.execution.batches import translate_failures
-from gpgc_dask.execution.client import Client
 from gpgc_dask.gp.oracle.numpy import NumpyOracle
-from gpgc_dask.imaging.backbones import BackboneLike, backbone_of
+from gpgc_dask.imaging.backbones import BackboneLike, restore_backbone
 from gpgc_dask.imaging.features import Recipe, describe
-from gpgc_dask.imaging.painting import encoded, mask_values, paint
+from gpgc_dask.imaging.painting import encode_picture, mask_values, paint
 from gpgc_dask.models.decisions import likelihood_logits, to_labels, to_probabilities
-from gpgc_dask.pipelines.ingest.work import OnError
+from gpgc_dask.models.protocol import FittedModel
+from gpgc_dask.pipelines.options import RunOptions
 from gpgc_dask.pipelines.outputs import Job, check_absent, find_jobs, output_folders
-from gpgc_dask.pipelines.photo_jobs import check_manner, make_pictures
+from gpgc_dask.pipelines.photo_jobs import make_pictures
 from gpgc_dask.storage.location import write_whole
 
 __all__ = ["PredictReport", "predict_masks"]
 
 MARK = ".gpgc-model"
-"""File in a folder of masks that tells which model made them."""
+"""File in a folder of masks that identifies the model that made them."""
 
 FULL_SCALE = 65535
-"""What stands for probability 1 in a picture of 16 bits."""
+"""Value of probability 1 in a picture of 16 bits."""
 
 
 @dataclass(frozen=True)
 class PredictReport:
-    """What a prediction has made, and what it took.
+    """The outcome of :func:`predict_masks`.
 
-    images : photos that have their pictures;  resumed : those that an earlier run had done
-    elapsed : seconds of this run, by the clock
+    Attributes
+    ----------
+    target : str
+        Folder of the masks.
+    images : int
+        Number of photos that have their pictures.
+    skipped : list of Problem
+        Photos that could not be used.
+    probability, std : str or None
+        Folders of the other pictures.
+    resumed : int
+        Number of photos that an earlier run had finished.
+    elapsed : float
+        Seconds that this run took.
     """
 
     target: str
@@ -55,41 +64,42 @@ class PredictReport:
 
 
 def predict_masks(
-    model: Any,
+    model: FittedModel,
     images: str | PathLike[str],
     target: str | PathLike[str],
     *,
     probability: str | PathLike[str] | None = None,
     std: str | PathLike[str] | None = None,
     backbone: BackboneLike | None = None,
-    resume: bool = False,
-    overwrite: bool = False,
-    on_error: OnError = "raise",
-    progress: bool | Listener | None = None,
-    client: Client | AbstractContextManager[Client] | None = None,
+    run: RunOptions | None = None,
 ) -> PredictReport:
-    """Masks of photos by a model that was fitted on a dataset: PNGs at the photos' own size.
+    """Predict masks of photos by a model that was fitted on a dataset.
 
-    Pictures are named after their photos and written as they are done: after a kill, the same call
-    with ``resume=True`` goes on.
+    Masks are PNGs at the photos' own size. Pictures are named after their photos and written as
+    they are finished: after a crash, the same call with ``run=RunOptions(resume=True)`` continues.
 
     Parameters
     ----------
-    model : a fitted ``GPGC`` or ``GP``, as ``load`` gives it
-    images : a folder of photos, with subfolders, or one photo
-    target : folder of the masks, with the values of the classes in the masks of the fit (0 and 255)
-    probability : folder for the probability of the foreground, of several classes of the one
-        predicted, as 16-bit PNGs: 65535 is 1
-    std : folder for the posterior standard deviation of f, as TIFFs of 32-bit floats
-    backbone : where the model's ONNX file lies now, or the Python callable it was fitted with
-    resume : photos whose pictures are all there are left as they are; refused where another model
-        made them
-    overwrite : pictures that are there are removed, then made anew
-    on_error : "raise" stops at a photo that cannot be used, "skip" leaves it out and lists it
-    progress : True shows a live line in a notebook, prints lines to stderr elsewhere; a callable
-        is called with a :class:`~gpgc_dask.core.progress.Progress` now and then
-    client : a Dask client, or a context that gives one and is entered when there is work to do;
-        default the active client, else threads of this process
+    model : FittedModel
+        A fitted ``GPGC``, ``GP`` or ``MarginSVM``, as :func:`~gpgc_dask.load` reads it.
+    images : path
+        Folder of photos, with subfolders, or one photo.
+    target : path
+        Folder of the masks, with the mask values of the fit (0 and 255, or those of the classes).
+    probability : path, optional
+        Folder for the probability of the foreground (with several classes, of the predicted one) as
+        16-bit PNGs, in which 65535 is 1.
+    std : path, optional
+        Folder for the posterior standard deviation of f as TIFFs of 32-bit floats.
+    backbone : str, Backbone or callable, optional
+        The present path of the model's ONNX file, or the Python function it was fitted with.
+    run : RunOptions, optional
+        Resuming, unusable photos, progress and cluster. Resuming keeps existing pictures; it is an
+        error if another model made them.
+
+    Returns
+    -------
+    PredictReport
 
     Examples
     --------
@@ -99,23 +109,14 @@ def predict_masks(
     3
     """
     start = time.perf_counter()
-    check_manner(resume=resume, overwrite=overwrite, on_error=on_error)
+    run = run or RunOptions()
     folders = output_folders(mask=target, probability=probability, std=std)
-    predictor = Predictor.of(model, backbone, with_variance=len(folders) > 1)
+    predictor = Predictor.from_model(model, backbone, with_variance=len(folders) > 1)
     jobs = find_jobs(images, folders)
-    if not (resume or overwrite):
+    if not (run.resume or run.overwrite):
         check_absent(jobs)
-    _leave_mark(folders["mask"], predictor.digest(), resume=resume)
-    problems, resumed = make_pictures(
-        predictor,
-        jobs,
-        name="predict",
-        resume=resume,
-        overwrite=overwrite,
-        on_error=on_error,
-        progress=progress,
-        client=client,
-    )
+    _write_mark(folders["mask"], predictor.digest(), resume=run.resume)
+    problems, resumed = make_pictures(predictor, jobs, run, name="predict")
     return PredictReport(
         target=str(folders["mask"]),
         images=len(jobs) - len(problems),
@@ -129,12 +130,22 @@ def predict_masks(
 
 @dataclass(frozen=True)
 class Predictor:
-    """What workers need of a model, and no more: it travels to each of them once.
+    """The parts of a model that workers need.
 
-    coef : (k,), or (k, classes) for more than two, posterior mean of the weights
-    classes : (classes,) class numbers;  values : what stands for each number in a mask
-    noise : ε̄², the typical noise variance
-    factor : (k, k) T with posterior covariance TᵀT; None where only masks are asked for
+    Attributes
+    ----------
+    recipe : Recipe
+        How photos become rows.
+    coef : (k,) array, or (k, classes) for more than two classes
+        Posterior mean of the weights.
+    classes : (classes,) array
+        Class codes.
+    values : array
+        Mask value of each class code.
+    noise : float
+        ε̄², the typical noise variance.
+    factor : (k, k) array or None
+        T with posterior covariance TᵀT; None if only masks are needed.
     """
 
     recipe: Recipe
@@ -145,22 +156,25 @@ class Predictor:
     factor: Array | None
 
     @classmethod
-    def of(cls, model: Any, backbone: BackboneLike | None, *, with_variance: bool) -> Predictor:
+    def from_model(
+        cls, model: FittedModel, backbone: BackboneLike | None, *, with_variance: bool
+    ) -> Predictor:
+        """Take what workers need from a model that was fitted on a dataset."""
         from sklearn.utils.validation import check_is_fitted  # which workers need not load
 
         check_is_fitted(model)
-        origin = getattr(model, "dataset_", {})
+        origin = model.dataset_info or {}
         if not {"class_values", "backbone", "recipe"} <= origin.keys():
             raise InputError(
-                "this model was fitted on arrays and knows of no photos: compute their features as "
-                "for the fit and call model.predict(X) in Python, or fit one on a dataset made by "
-                "gpgc ingest"
+                "this model was fitted on arrays, without photos: compute features as for the fit "
+                "and call model.predict(X) in Python, or fit a model on a dataset made by gpgc "
+                "ingest"
             )
         values = mask_values(origin["class_values"])
-        if with_variance and not hasattr(model, "covariance_factor_"):
+        if with_variance and model.covariance_factor is None:
             raise InputError(
-                f"a {type(model).__name__} knows no probabilities and no deviations: leave these "
-                "folders out, or use a GPGC or GP"
+                f"{type(model).__name__} has no probabilities and no standard deviations: omit "
+                "these folders, or use GPGC or GP"
             )
         if not np.isin(model.classes_, np.arange(values.size)).all():
             raise InputError(
@@ -168,23 +182,23 @@ class Predictor:
                 "values for them: call model.predict and imaging.paint in Python"
             )
         return cls(
-            Recipe(backbone_of(origin["backbone"], backbone), **origin["recipe"]),
+            Recipe(restore_backbone(origin["backbone"], backbone), **origin["recipe"]),
             model.coef_[0] if len(model.coef_) == 1 else model.coef_.T,
             model.classes_.astype(np.intp),
             values,
-            getattr(model, "typical_noise_", np.nan),
-            model.covariance_factor_ if with_variance else None,
+            np.nan if model.typical_noise is None else model.typical_noise,
+            model.covariance_factor if with_variance else None,
         )
 
     def digest(self) -> str:
-        """Changes with the model."""
+        """Digest that identifies the model."""
         values = (self.coef, self.classes, self.values)
         content = b"".join(np.ascontiguousarray(array).tobytes() for array in values)
-        told = repr((self.recipe.backbone.provenance()["name"], self.recipe.superpixels))
-        return hashlib.sha256(content + told.encode()).hexdigest()
+        recipe = repr((self.recipe.extractor.provenance()["name"], self.recipe.superpixels))
+        return hashlib.sha256(content + recipe.encode()).hexdigest()
 
     def run(self, job: Job) -> None:
-        """Describe a photo and write its pictures, each whole or not at all."""
+        """Write the pictures of a photo, each completely or not at all."""
         described = describe(job.photo, self.recipe)
         features, size = described.features, described.orientation
         if features.shape[1] != len(self.coef):
@@ -195,7 +209,7 @@ class Predictor:
         for kind, values in self._values(NumpyOracle(features)):
             if kind in job.pictures:
                 painted = paint(described.segments, values, size.height, size.width)
-                write_whole(job.pictures[kind], encoded(painted))
+                write_whole(job.pictures[kind], encode_picture(painted))
 
     def _values(self, oracle: NumpyOracle) -> Iterator[tuple[str, Labels]]:
         """(kind of picture, (n,) value of each superpixel)."""
@@ -210,13 +224,13 @@ class Predictor:
         yield "probability", np.round(chosen * FULL_SCALE).astype(np.uint16)
 
 
-def _leave_mark(folder: Path, digest: str, *, resume: bool) -> None:
-    """Keep which model makes the masks of a folder; a resume with another one is refused."""
+def _write_mark(folder: Path, digest: str, *, resume: bool) -> None:
+    """Record which model makes the masks of a folder; raise an InputError if it was another one."""
     mark = folder / MARK
     if resume and mark.exists() and mark.read_text() != digest:
         raise InputError(
-            f"another model has made the masks in {folder}: go on with that one, or choose another "
-            "folder, or make them anew with overwrite=True (--overwrite)"
+            f"another model has made the masks in {folder}: continue with that model, choose "
+            "another folder, or replace them with overwrite=True (--overwrite)"
         )
     with translate_failures(folder, MARK):
         write_whole(mark, digest.encode())

@@ -1,9 +1,9 @@
-"""From a stored dataset to a stored, reviewed model, in steps that survive a kill."""
+"""From a stored dataset to a stored, reviewed model, in steps that survive a crash."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -12,16 +12,19 @@ import xarray as xr
 
 from gpgc_dask.core.errors import ExistsError, InputError
 from gpgc_dask.data.dataset import open_dataset
+from gpgc_dask.execution.batches import client_context
 from gpgc_dask.models.persistence import load, state
+from gpgc_dask.models.protocol import Estimator, FittedModel
 from gpgc_dask.models.registry import MODELS
 from gpgc_dask.models.review import check_fitted_on
+from gpgc_dask.pipelines.options import RunOptions
 from gpgc_dask.storage.location import Location, is_url
 
 __all__ = ["checkpoint_path", "train"]
 
 
 def checkpoint_path(target: str | PathLike[str]) -> Path | str:
-    """Where the state of an unfinished fit lies: beside the model, at a URL if it is at one."""
+    """Path or URL of the state of an unfinished fit: next to the model."""
     if is_url(target):
         return f"{str(target).rstrip('/')}.unfinished.npz"
     path = Path(target)
@@ -34,32 +37,40 @@ def train(
     *,
     method: str = "gpgc",
     parameters: Mapping[str, Any] | None = None,
-    resume: bool = False,
-    overwrite: bool = False,
     checkpoint: str | PathLike[str] | None = None,
-    progress: bool | Callable[[dict[str, Any]], None] | None = None,
     announce: Callable[[str], None] | None = None,
-    client: AbstractContextManager[Any] | None = None,
+    run: RunOptions | None = None,
     storage_options: dict[str, Any] | None = None,
-) -> Any:
-    """Fit a model on a dataset, review its images, and save both. Returns the model.
+) -> FittedModel:
+    """Fit a model on a dataset, review its images, and save both.
 
-    Every step is kept: after a kill, the same call with ``resume=True`` goes on.
+    Each step is saved: after a crash, the same call with ``run=RunOptions(resume=True)`` continues.
 
     Parameters
     ----------
-    data : the dataset, as :func:`~gpgc_dask.open_dataset` takes it
-    target : the model, a local path or any fsspec URL
-    method : "gpgc" (one noise an image), "gp" (one for all) or "svm", whose fit has no checkpoint
-    parameters : of the estimator, as ``{"redundancy": 1.0}``
-    checkpoint : where the state of the unfinished fit is kept, a path or URL; default beside the
-        model
-    progress : as that of :class:`~gpgc_dask.GPGC`
-    announce : called with what begins, "fit" or "review"
-    client : a context that gives a Dask client, entered when there is work to do; default the
-        active client, else threads of this process
-    storage_options : of fsspec, for those of the three that are URLs; better leave credentials to
-        the environment or the standard files
+    data : path or URL
+        The dataset, as :func:`~gpgc_dask.open_dataset` takes it.
+    target : path or URL
+        The model, a local path or any fsspec URL.
+    method : str, default "gpgc"
+        A registered model (``MODELS.names()``): "gpgc" has one noise variance per image, "gp" one
+        for all images; the fit of an "svm" has no checkpoint.
+    parameters : mapping, optional
+        Parameters of the estimator, such as ``{"redundancy": 1.0}``.
+    checkpoint : path or URL, optional
+        Where the state of the unfinished fit is kept; by default next to the model.
+    announce : callable, optional
+        Called with the name of each step as it begins, "fit" or "review".
+    run : RunOptions, optional
+        Resuming, progress (of the fit, as in :class:`~gpgc_dask.GPGC`) and cluster. ``on_error``
+        has no effect, as no photos are read.
+    storage_options : dict, optional
+        Options of fsspec for the dataset, the model and the checkpoint, as far as they are URLs.
+        Credentials are better left to the environment or the standard files.
+
+    Returns
+    -------
+    FittedModel
 
     Examples
     --------
@@ -68,58 +79,55 @@ def train(
     >>> len(model.review_)
     12
     """
-    tell = announce or (lambda stage: None)
+    announce, run = announce or (lambda step: None), run or RunOptions()
     place = Location.of(target, storage_options)
-    kept = Location.of(checkpoint or checkpoint_path(place.url), storage_options)
-    estimator = MODELS[method](**(parameters or {}))
-    if method != "svm":
-        estimator.set_params(checkpoint=kept, progress=progress)  # with its options
-        estimator._keeps_checkpoint = True  # until the model is saved
-    _check_target(place, kept, resume=resume, overwrite=overwrite)
+    state_file = Location.of(checkpoint or checkpoint_path(place.url), storage_options)
+    estimator: Estimator = MODELS[method](**(parameters or {}))
+    estimator.set_session(checkpoint=state_file, progress=run.progress)
+    _check_target(place, state_file, run)
     dataset = open_dataset(data, storage_options)
-    model: Any = _finished(place, dataset, estimator) if resume else None
-    if overwrite:
-        kept.unlink()
-    if not hasattr(model, "review_"):
-        with client or nullcontext():
+    model = _load_finished(place, dataset, estimator) if run.resume else None
+    if run.overwrite:
+        state_file.unlink()
+    if model is None or model.review_table is None:
+        with nullcontext() if run.client is None else client_context(run.client):
             if model is None:
-                tell("fit")
+                announce("fit")
                 model = estimator.fit(dataset)
-                # Before the review: this is what took so long.
-                model.save(place)
-            tell("review")
+                model.save(place)  # before the review: the fit took longest
+            announce("review")
             model.review(dataset)
         model.save(place)
     # Last: at a URL a model is unfinished while it is saved again.
     if model.converged_:
-        kept.unlink()
+        state_file.unlink()
     return model
 
 
-def _check_target(target: Location, checkpoint: Location, *, resume: bool, overwrite: bool) -> None:
-    """Complain where something is in the way; changes nothing."""
-    if resume and overwrite:
-        raise InputError("resume goes on with what is there and overwrite discards it: choose one")
-    found = state(target)
-    if found == "foreign":
+def _check_target(target: Location, checkpoint: Location, run: RunOptions) -> None:
+    """Raise an ExistsError if the target may not be written. Changes nothing."""
+    present = state(target)
+    if present == "foreign":
         raise ExistsError(
             f"{target} exists and is not a gpgc_dask model: choose another path or remove it"
         )
-    if resume or overwrite:
+    if run.resume or run.overwrite:
         return
-    if found == "complete":
+    if present == "complete":
         raise ExistsError(
             f"{target} exists: choose another path, or replace it with overwrite=True (--overwrite)"
         )
-    if found == "unfinished" or checkpoint.exists():
+    if present == "unfinished" or checkpoint.exists():
         raise ExistsError(
-            f"{target if found == 'unfinished' else checkpoint} is an unfinished fit: go on with "
-            "it with resume=True (--resume), or begin anew with overwrite=True (--overwrite)"
+            f"{target if present == 'unfinished' else checkpoint} is an unfinished fit: continue "
+            "with resume=True (--resume), or restart with overwrite=True (--overwrite)"
         )
 
 
-def _finished(target: Location, dataset: xr.Dataset, wanted: Any) -> Any:
-    """The model that is already there, None if there is none; an error if it is another."""
+def _load_finished(
+    target: Location, dataset: xr.Dataset, wanted: FittedModel
+) -> FittedModel | None:
+    """The model that exists already, or None; raise an InputError if it is of another fit."""
     if state(target) != "complete":
         return None
     model = load(target)
@@ -127,20 +135,20 @@ def _finished(target: Location, dataset: xr.Dataset, wanted: Any) -> Any:
         check_fitted_on(model, dataset)
     except ValueError as error:
         raise InputError(
-            f"{target} is in the way: {error}; or overwrite it (--overwrite)"
+            f"{target} cannot be continued: {error}; or overwrite it (--overwrite)"
         ) from None
-    left_out = ("checkpoint", "progress", "n_jobs", "random_state")
-    there, here = model.get_params(), wanted.get_params()
+    then, now = model.get_params(), wanted.get_params()
     differing = [
-        f"{name} ({there[name]} there, {here[name]} here)"
-        for name in here
-        if name not in left_out and there[name] != here[name]
+        f"{name} ({then[name]} there, {now[name]} here)"
+        for name in now
+        if name not in wanted.session_parameters and then[name] != now[name]
     ]
     if type(model) is not type(wanted):
         differing.append(f"method ({type(model).__name__} there, {type(wanted).__name__} here)")
     if differing:
         raise InputError(
-            f"{target} is a finished model of another fit; what differs: {', '.join(differing)}. "
-            "Choose another path, or replace it with overwrite=True (--overwrite)"
+            f"{target} is a finished model of another fit, which differs in "
+            f"{', '.join(differing)}. Choose another path, or replace it with overwrite=True "
+            "(--overwrite)"
         )
     return model

@@ -18,7 +18,7 @@ from PIL import Image
 from gpgc_dask.core.arrays import Array, Index, Labels
 from gpgc_dask.core.errors import UnusableFileError
 from gpgc_dask.data.dataset import text_values
-from gpgc_dask.imaging.given_masks import GivenMasks
+from gpgc_dask.imaging.dataset_masks import DatasetMasks
 from gpgc_dask.imaging.masks import VOID, Codes
 from gpgc_dask.imaging.painting import paint, rows_of, segment_chunks
 from gpgc_dask.imaging.photos import Orientation, Pixels, hush, read_photo
@@ -125,10 +125,10 @@ def _made(
             yield from zip(numbers, made, strict=True)
 
 
-def _masks(dataset: xr.Dataset) -> GivenMasks | None:
+def _masks(dataset: xr.Dataset) -> DatasetMasks | None:
     """The dataset's masks, None where the file that had them all is gone."""
     try:
-        return GivenMasks.of(dataset)
+        return DatasetMasks.from_dataset(dataset)
     except (OSError, ValueError):
         return None
 
@@ -160,7 +160,7 @@ def _blocks(
         yield [photo for photo, _ in chunk], tasks
 
 
-def _painted(task: _Task, masks: GivenMasks | None, side: int) -> Painted:
+def _painted(task: _Task, masks: DatasetMasks | None, side: int) -> Painted:
     scale = min(side / max(task.height, task.width), 1.0)
     h, w = (max(round(n * scale), 1) for n in (task.height, task.width))
     given: Labels = paint(task.segments, task.given, h, w)
@@ -192,7 +192,7 @@ def _tells_otherwise(drawn: Codes, task: _Task) -> bool:
     )
 
 
-def _drawn(masks: GivenMasks | None, photo: int, orientation: Orientation) -> Codes | None:
+def _drawn(masks: DatasetMasks | None, photo: int, orientation: Orientation) -> Codes | None:
     """The mask at the photo's own size, None where it cannot be had any more."""
     try:
         return None if masks is None else masks.codes(photo, orientation)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterable, Mapping
 from os import PathLike
@@ -13,7 +12,7 @@ import pandas as pd
 
 from gpgc_dask.core.errors import ExistsError, InputError, MissingFileError
 from gpgc_dask.core.paths import check_sources, inside
-from gpgc_dask.imaging.coco import load_coco
+from gpgc_dask.imaging.mask_sources import MASK_SOURCES, coco
 from gpgc_dask.storage.location import write_whole
 
 __all__ = ["filter_coco", "write_folder"]
@@ -61,18 +60,12 @@ def write_folder(
     target = Path(folder).expanduser().absolute()
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise ExistsError(f"{target} exists and is not an empty folder: choose another")
-    pairs = _file_pairs(images, source, target)
+    files = _selected_files(images, source)
     existed = target.exists()
     try:
         (target / "images").mkdir(parents=True)
-        for path, place in pairs:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            if copy:
-                shutil.copy2(path, place)
-            else:
-                place.symlink_to(path.absolute())
-        if "coco" in source:
-            filter_coco(source, images["image"], target / "annotations.json")
+        for place, file in files.items():
+            _place(file, target / place, copy=copy)
     except OSError:
         for part in target.iterdir() if existed else [target]:  # leave nothing incomplete
             shutil.rmtree(part, ignore_errors=True)
@@ -80,27 +73,37 @@ def write_folder(
     return target
 
 
-def _file_pairs(
-    images: pd.DataFrame, source: Mapping[str, Any], target: Path
-) -> list[tuple[Path, Path]]:
-    """(file, its place in the target) of the photos and masks; all files must exist."""
-    check_sources(images["image"], images["image_path"], images["mask_path"], source)
-    pairs = [
-        (Path(path), target / "images" / inside(name))
-        for name, path in zip(images["image"], images["image_path"], strict=True)
+def _selected_files(
+    images: pd.DataFrame, source: Mapping[str, Any]
+) -> dict[PurePosixPath, Path | bytes]:
+    """{path in the folder: file, or content} of photos and masks; all files must exist."""
+    names, photos, masks = (images[name].tolist() for name in ("image", "image_path", "mask_path"))
+    check_sources(names, photos, masks, source)
+    files: dict[PurePosixPath, Path | bytes] = {
+        PurePosixPath("images") / inside(name): Path(path)
+        for name, path in zip(names, photos, strict=True)
+    }
+    files |= MASK_SOURCES[source["format"]].select(source, names, masks)
+    missing = [
+        str(file) for file in files.values() if isinstance(file, Path) and not file.is_file()
     ]
-    if "coco" not in source:
-        root = Path(source["masks"])
-        pairs += [
-            (Path(path), target / "masks" / _below(path, root)) for path in images["mask_path"]
-        ]
-    missing = [str(path) for path, _ in pairs if not path.is_file()]
     if missing:
         raise MissingFileError(
             f"{len(missing)} files are no longer where they were at ingest, such as {missing[0]}: "
             "put them back, or write a list of names (-o keep.txt)"
         )
-    return pairs
+    return files
+
+
+def _place(file: Path | bytes, place: Path, *, copy: bool) -> None:
+    """Write a file: its content, a copy or a link."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if isinstance(file, bytes):
+        write_whole(place, file)
+    elif copy:
+        shutil.copy2(file, place)
+    else:
+        place.symlink_to(file.absolute())
 
 
 def filter_coco(
@@ -122,22 +125,11 @@ def filter_coco(
     Path
         The file.
     """
-    if "coco" not in source:
+    if source["format"] != "coco":
         raise InputError(
             "the model's dataset was made from a folder of masks, not from a COCO file: write a "
             "list (-o keep.txt) or a folder (--folder)"
         )
-    content = load_coco(source["coco"])
-    selected = set(names)
-    content["images"] = [image for image in content["images"] if image["file_name"] in selected]
-    ids = {image["id"] for image in content["images"]}
-    content["annotations"] = [each for each in content["annotations"] if each["image_id"] in ids]
     path = Path(target)
-    write_whole(path, json.dumps(content, ensure_ascii=False).encode())
+    write_whole(path, coco.filter_coco(source["masks"], names))
     return path
-
-
-def _below(path: str, root: Path) -> PurePosixPath:
-    """The path of a mask within the folder of masks."""
-    own = Path(path)
-    return inside(own.relative_to(root).as_posix() if own.is_relative_to(root) else own.name)

@@ -13,7 +13,7 @@ import pytest
 
 from gpgc_dask import __version__, open_dataset
 from gpgc_dask.cli import main
-from gpgc_dask.pipelines.ingest import ingest
+from gpgc_dask.pipelines.ingest import Recipe, ingest
 from gpgc_dask.storage.integrity import read_attributes
 from tests.support.images import save_pair, save_pairs
 
@@ -80,9 +80,15 @@ def test_masks_are_read_as_told(run, folders, tmp_path):
         (["ingest", "a", "b", "-o", "c", "--on-error", "cry"], 2, "cry"),
         (["ingest", "a", "b", "-o", "c", "--workers", "0"], 2, "--workers"),
         (["ingest", "/nowhere", "b", "-o", "c"], 1, "gpgc: /nowhere is not a folder"),
-        (["ingest", "a", "-o", "c"], 1, "give a folder of masks, or a COCO file"),
-        (["ingest", "a", "b", "-o", "c", "--backbone", "vgg"], 1, "backbone must be lite0"),
-        (["ingest", "a", "b", "-o", "c", "--layer", "x"], 1, "layers belong to ONNX files"),
+        (["ingest", "a", "-o", "c"], 1, "name the masks: a folder, a file with its --format"),
+        (
+            ["ingest", "a", "b", "-o", "c", "--backbone", "vgg"],
+            1,
+            "backbone must be one of lite0, colour, FILE.onnx",
+        ),
+        (["ingest", "a", "b", "-o", "c", "--layer", "x"], 1, "lite0 has no options layers"),
+        (["ingest", "a", "b", "-o", "c", "--format", "x"], 1, "choose one of masks, coco"),
+        (["ingest", "a", "b", "-o", "c", "--resume", "--overwrite"], 2, "exclude each other"),
         (["info", "/nowhere"], 1, "make a dataset with gpgc ingest"),
         (["fly"], 2, "fly"),
     ],
@@ -125,7 +131,7 @@ def test_debug_shows_where(tmp_path):
 
 def test_an_existing_dataset_is_refused(run, folders, tmp_path):
     target = tmp_path / "data.zarr"
-    ingest(*folders, target, backbone="colour", superpixels=20)
+    ingest(*folders, target, recipe=Recipe(backbone="colour", superpixels=20))
     code, _, err = run("ingest", *folders, "-o", target, *QUICK)
     assert code == 1
     assert "--overwrite" in err

@@ -69,7 +69,7 @@ def _make_small(place, *names):
     """Datasets of few features: comparisons take dozens of fits."""
     for name in names:
         shutil.rmtree(place / name, ignore_errors=True)
-        ingest(place / "photos", place / "masks", place / name, **QUICK)
+        ingest(place / "photos", place / "masks", place / name, recipe=QUICK)
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gpgc_dask import GPGC
-from gpgc_dask.pipelines.ingest import ingest
+from gpgc_dask.pipelines.ingest import Recipe, ingest
 from gpgc_dask.pipelines.train import train
 from tests.support.images import save_pairs, tree_bytes
 from tests.support.ingesting import QUICK
@@ -26,8 +26,8 @@ def made(tmp_path_factory):
     """Folders, datasets and models to be misused."""
     place = tmp_path_factory.mktemp("made")
     images, masks = save_pairs(place, 12)
-    ingest(images, masks, place / "data.zarr", **QUICK)
-    ingest(images, masks, place / "finer.zarr", backbone="colour", superpixels=30)
+    ingest(images, masks, place / "data.zarr", recipe=QUICK)
+    ingest(images, masks, place / "finer.zarr", recipe=Recipe(backbone="colour", superpixels=30))
     train(place / "data.zarr", place / "model.zarr")
     rng = np.random.default_rng(0)
     X = rng.standard_normal((200, 5))

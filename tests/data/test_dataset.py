@@ -15,7 +15,7 @@ from gpgc_dask.data.training import training_arrays
 from gpgc_dask.execution.row_blocks import Blocks, select_rows
 from gpgc_dask.imaging.painting import paint_image, write_masks
 from gpgc_dask.models.validation import to_vector
-from gpgc_dask.pipelines.ingest import ingest
+from gpgc_dask.pipelines.ingest import MaskOptions, Recipe, ingest
 from tests.support.images import draw, save_pair, save_pairs
 
 N_IMAGES = 24
@@ -31,7 +31,7 @@ def dataset(tmp_path_factory):
         Image.fromarray(draw(number + 40)[1][::-1, ::-1] * np.uint8(255)).save(
             masks / f"photo_{number:03d}.png"
         )
-    ingest(images, masks, folder / "data.zarr", backbone="colour", superpixels=60)
+    ingest(images, masks, folder / "data.zarr", recipe=Recipe(backbone="colour", superpixels=60))
     return open_dataset(folder / "data.zarr")
 
 
@@ -110,9 +110,12 @@ def test_void_carries_no_weight_and_void_images_are_left_out(tmp_path):
     half[:, :40] = 9
     Image.fromarray(half).save(masks / "photo_000.png")
     ingest(
-        images, masks, tmp_path / "data.zarr", backbone="colour", superpixels=60,
-        foreground=[255], void=[9],
-    )  # fmt: skip
+        images,
+        masks,
+        tmp_path / "data.zarr",
+        recipe=Recipe(backbone="colour", superpixels=60),
+        masks_as=MaskOptions(foreground=[255], void=[9]),
+    )
     found = open_dataset(tmp_path / "data.zarr")
     weight = found["weight"].values
     first, last = found["image"].values == 0, found["image"].values == 12
@@ -177,7 +180,10 @@ def test_masks_are_written_at_the_photos_own_size(tmp_path):
     save_pair(tmp_path, "small", 1)
     save_pair(tmp_path, "sub/large one", 2, height=300, width=201)
     ingest(
-        tmp_path / "images", tmp_path / "masks", tmp_path / "data.zarr", backbone="colour", side=64
+        tmp_path / "images",
+        tmp_path / "masks",
+        tmp_path / "data.zarr",
+        recipe=Recipe(backbone="colour", side=64),
     )
     found = open_dataset(tmp_path / "data.zarr")
     assert found["segments"].shape == (2, 64, 64)
@@ -204,8 +210,8 @@ def test_classes_are_painted_with_their_own_values(tmp_path):
         tmp_path / "images",
         tmp_path / "masks",
         tmp_path / "data.zarr",
-        backbone="colour",
-        classes={2: "grass", 7: "disc"},
+        recipe=Recipe(backbone="colour"),
+        masks_as=MaskOptions(classes={2: "grass", 7: "disc"}),
     )
     found = open_dataset(tmp_path / "data.zarr")
     assert found.attrs["classes"] == ["grass", "disc"]

@@ -15,7 +15,7 @@ import time
 import numpy as np
 import pytest
 
-from gpgc_dask import load
+from gpgc_dask import RunOptions, load
 from gpgc_dask.core.errors import ClusterError
 from gpgc_dask.execution.compute import compute_on
 from gpgc_dask.pipelines.train import train
@@ -103,7 +103,9 @@ def test_workers_killed_in_every_phase(
         return pids
 
     faults = Faults(monkeypatch, kill, rng)
-    model = train(data, tmp_path / "m.zarr", parameters=PAPER, client=processes.connect())
+    model = train(
+        data, tmp_path / "m.zarr", parameters=PAPER, run=RunOptions(client=processes.connect())
+    )
     check_same(model, undisturbed)
     assert faults.computations >= 5
     assert faults.struck >= 5
@@ -202,7 +204,7 @@ def test_a_scheduler_that_is_gone(tmp_path, data, undisturbed, monkeypatch, rng)
                 train(data, target, parameters=PAPER)
         assert time.monotonic() - start < 60
     assert not target.exists()
-    check_same(train(data, target, parameters=PAPER, resume=True), undisturbed)
+    check_same(train(data, target, parameters=PAPER, run=RunOptions(resume=True)), undisturbed)
 
 
 def test_no_worker_left(tmp_path, data, monkeypatch, rng):

@@ -25,7 +25,7 @@ from gpgc_dask.experiments.scores import softmin_scores
 from gpgc_dask.experiments.tables import runs_table, table_1, table_2, table_3
 from gpgc_dask.imaging.masks import VOID
 from gpgc_dask.imaging.painting import paint_image
-from gpgc_dask.pipelines.ingest import ingest
+from gpgc_dask.pipelines.ingest import MaskOptions, Recipe, ingest
 from tests.support.images import save_pairs
 from tests.support.ingesting import QUICK
 
@@ -51,7 +51,7 @@ def place(tmp_path_factory):
     save_pairs(place / "test", 12)
     for kind in ("train", "test"):
         folders = [place / kind / "images", place / kind / "masks"]
-        ingest(*folders, place / f"{kind}.zarr", **QUICK)
+        ingest(*folders, place / f"{kind}.zarr", recipe=QUICK)
     return place
 
 
@@ -93,7 +93,7 @@ def test_void_pixels_do_not_count(tmp_path):
     images, masks = save_pairs(tmp_path, 3)
     path = masks / "photo_001.png"
     Image.fromarray(np.full((60, 80), 128, dtype=np.uint8)).save(path)
-    ingest(images, masks, tmp_path / "d.zarr", void=[128], **QUICK)
+    ingest(images, masks, tmp_path / "d.zarr", recipe=QUICK, masks_as=MaskOptions(void=[128]))
     dataset = open_dataset(tmp_path / "d.zarr")
     result = PixelCounts.read(dataset).evaluate(dataset["label"].values)
     assert np.isnan(result.per_image[1])
@@ -306,10 +306,15 @@ def test_a_class_missing_in_the_smallest_subset_is_a_dash(train, test):
 
 def test_other_features_or_classes_are_rejected(place, train, tmp_path):
     images = [place / "test/images", place / "test/masks"]
-    ingest(*images, tmp_path / "finer.zarr", backbone="colour", superpixels=40)
+    ingest(*images, tmp_path / "finer.zarr", recipe=Recipe(backbone="colour", superpixels=40))
     with pytest.raises(ValueError, match="other features"):
         compare(train, open_dataset(tmp_path / "finer.zarr"))
-    ingest(*images, tmp_path / "named.zarr", classes={0: "ground", 255: "disc"}, **QUICK)
+    ingest(
+        *images,
+        tmp_path / "named.zarr",
+        recipe=QUICK,
+        masks_as=MaskOptions(classes={0: "ground", 255: "disc"}),
+    )
     with pytest.raises(ValueError, match="other classes"):
         compare(train, open_dataset(tmp_path / "named.zarr"))
 

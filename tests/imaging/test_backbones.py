@@ -14,13 +14,14 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from gpgc_dask import GP, ingest, load, open_dataset, predict_masks, write_masks
 from gpgc_dask.core.errors import UnsafeWeightsError
-from gpgc_dask.imaging.backbones import find_backbone
+from gpgc_dask.imaging.backbones import BACKBONES, find_backbone, list_backbones
 from gpgc_dask.imaging.backbones.lite0 import CLASSIFIER, LAYERS, build_graph, weights_path
 from gpgc_dask.imaging.backbones.onnx import open_session
 from gpgc_dask.imaging.backbones.weights import MAGIC, PROTOCOL, read_tensors
 from gpgc_dask.imaging.features import Recipe, describe
-from tests.support.images import draw, save_pair
+from tests.support.images import draw, save_pair, save_pairs, tree_bytes
 
 PHOTO, _ = draw(0, 60, 80)
 
@@ -244,7 +245,9 @@ def test_an_onnx_files_inner_layers(tmp_path):
     path = tmp_path / "net.onnx"
     weight = onnx_file(path)
     image = draw(0, 64, 64)[0]
-    net = find_backbone(str(path), ["relu", "mean"], side=64, mean=(10, 20, 30), std=(2, 3, 4))
+    net = find_backbone(
+        str(path), layers=["relu", "mean"], side=64, mean=(10, 20, 30), std=(2, 3, 4)
+    )
     relu, mean = net(image)
     given = np.moveaxis((image.astype(float) - (10, 20, 30)) / (2, 3, 4), -1, 0)
     expected = np.einsum("ocij,cyixj->oyx", weight, given.reshape(3, 16, 4, 16, 4))
@@ -263,7 +266,7 @@ def test_an_onnx_files_inner_layers(tmp_path):
 def test_inputs_of_other_layouts(tmp_path, shape, kind):
     path = tmp_path / "net.onnx"
     onnx_file(path, shape=shape, kind=kind)
-    (found,) = find_backbone(str(path), ["relu"], side=48)(PHOTO[:32, :48])
+    (found,) = find_backbone(str(path), layers=["relu"], side=48)(PHOTO[:32, :48])
     assert found.shape == (8, 8, 12) if 32 in shape else found.shape[0] == 8
 
 
@@ -272,7 +275,7 @@ def test_the_papers_width(tmp_path):
     path = tmp_path / "wide.onnx"
     onnx_file(path, 4096)
     save_pair(tmp_path, "a", 0)
-    recipe = Recipe(find_backbone(str(path), ["relu"], side=64), superpixels=20)
+    recipe = Recipe(find_backbone(str(path), layers=["relu"], side=64), superpixels=20)
     found = describe(tmp_path / "images/a.jpg", recipe)
     assert found.features.shape[1] == 4113
     assert found.layers == {"appearance": 4096, "position": 16, "constant": 1}
@@ -296,13 +299,13 @@ def test_layers_that_are_not_there(tmp_path, options, message):
 def test_files_that_are_no_networks(tmp_path):
     path = tmp_path / "net.onnx"
     with pytest.raises(FileNotFoundError, match=r"net\.onnx does not exist"):
-        find_backbone(str(path), ["relu"])
+        find_backbone(str(path), layers=["relu"])
     path.write_bytes(b"no protobuf")
     with pytest.raises(ValueError, match="not a readable ONNX file"):
-        find_backbone(str(path), ["relu"])
+        find_backbone(str(path), layers=["relu"])
     onnx_file(path, shape=(1, 3, "h", "w"))
-    with pytest.raises(ValueError, match="belong to ONNX files"):
-        find_backbone("lite0", ["relu"])
+    with pytest.raises(ValueError, match="lite0 has no options layers"):
+        find_backbone("lite0", layers=["relu"])
     with pytest.raises(ValueError, match="backbone must be"):
         find_backbone("resnet")
 
@@ -333,7 +336,56 @@ def test_colour_maps_are_of_order_one():
 
 def test_onnxruntime_reports_to_nobody(tmp_path):
     """Where it did, it would keep a session's number among the temporary files."""
-    code = "import gpgc_dask.imaging.backbones.onnx as room; room.open_session"
+    code = "import gpgc_dask.imaging.backbones.onnx as module; module.open_session"
     given = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
     subprocess.run([sys.executable, "-c", code], env=given | {"TMPDIR": str(tmp_path)}, check=True)
     assert not list(tmp_path.iterdir())
+
+
+# -- the registry ------------------------------------------------------------------------------
+
+GRADIENTS = """
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpgc_dask.imaging.backbones import Backbone
+
+
+@dataclass(frozen=True)
+class Gradients(Backbone):
+    def __call__(self, image):
+        grey = image.mean(2) / 255
+        return [np.stack([grey, *np.gradient(grey)])]
+
+    def provenance(self):
+        return {"name": "gradients"}
+"""
+
+
+@pytest.fixture
+def gradients(tmp_path, monkeypatch):
+    """A backbone in a module of its own and a line in the table of places."""
+    (tmp_path / "toy_gradients.py").write_text(GRADIENTS)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(BACKBONES._places, "gradients", "toy_gradients:Gradients")
+    yield
+    BACKBONES._loaded.pop("gradients", None)
+    sys.modules.pop("toy_gradients", None)
+
+
+def test_a_backbone_is_one_file_and_one_line(gradients, tmp_path):
+    """Ingest, fit and prediction know it by its name."""
+    images, masks = save_pairs(tmp_path, 12)
+    recipe = Recipe(backbone="gradients", superpixels=20)
+    assert ingest(images, masks, tmp_path / "data.zarr", recipe=recipe).features == 3 + 17
+    dataset = open_dataset(tmp_path / "data.zarr")
+    assert dataset.attrs["backbone"] == {"name": "gradients"}
+    GP().fit(dataset).save(tmp_path / "model.zarr")
+    model = load(tmp_path / "model.zarr")
+    assert predict_masks(model, images, tmp_path / "predicted").images == 12
+    write_masks(dataset, model.predict(dataset), tmp_path / "expected")
+    assert tree_bytes(tmp_path / "predicted") == tree_bytes(tmp_path / "expected")
+    assert list_backbones() == "lite0, colour, FILE.onnx, gradients"
+    with pytest.raises(ValueError, match=r"one of lite0, colour, FILE\.onnx, gradients, or a call"):
+        Recipe(backbone="resnet")

@@ -11,9 +11,9 @@ from pycocotools import mask as rle
 
 from gpgc_dask import open_dataset
 from gpgc_dask.core.errors import PipelineError, UnusableFileError
-from gpgc_dask.imaging.coco import CocoMask, draw_mask, read_coco
+from gpgc_dask.imaging.mask_sources.coco import CocoFile, CocoMask
 from gpgc_dask.imaging.photos import Orientation, read_photo
-from gpgc_dask.pipelines.ingest import ingest
+from gpgc_dask.pipelines.ingest import MaskOptions, Recipe, RunOptions, ingest
 from tests.support.images import draw
 
 H, W = 60, 80
@@ -43,13 +43,13 @@ def uncompressed(inside):
     "segmentation", [BOX, compressed(box_mask()), uncompressed(box_mask())], ids=str
 )
 def test_every_kind_of_region(segmentation):
-    found = draw_mask(CocoMask(H, W, ((1, segmentation),)), UPRIGHT)
+    found = CocoMask(H, W, ((1, segmentation),)).read(UPRIGHT)
     np.testing.assert_array_equal(found, box_mask())
 
 
 def test_several_regions_and_classes_small_ones_in_front():
     small = compressed(box_mask(12, 22, 20, 30))
-    found = draw_mask(CocoMask(H, W, ((1, BOX), (2, small))), UPRIGHT)
+    found = CocoMask(H, W, ((1, BOX), (2, small))).read(UPRIGHT)
     assert found[25, 15] == 2
     assert found[25, 40] == 1
     assert found[0, 0] == 0
@@ -70,11 +70,11 @@ def test_several_regions_and_classes_small_ones_in_front():
 )
 def test_regions_that_cannot_be_read(segmentation):
     with pytest.raises(UnusableFileError, match="unreadable segmentation"):
-        draw_mask(CocoMask(H, W, ((1, segmentation),)), UPRIGHT)
+        CocoMask(H, W, ((1, segmentation),)).read(UPRIGHT)
 
 
 def test_two_points_enclose_nothing():
-    assert not draw_mask(CocoMask(H, W, ((1, [[1, 2, 30, 40]]),)), UPRIGHT).any()
+    assert not CocoMask(H, W, ((1, [[1, 2, 30, 40]]),)).read(UPRIGHT).any()
 
 
 @pytest.fixture
@@ -109,17 +109,21 @@ def annotation(image, category, segmentation, area, iscrowd=0):
     }
 
 
-def made(folder, **options):
+def made(folder, *, on_error="raise", **options):
     ingest(
         folder / "images",
-        None,
+        folder / "instances.json",
         folder / "data.zarr",
-        coco=folder / "instances.json",
-        backbone="colour",
-        superpixels=60,
-        **options,
+        recipe=Recipe(backbone="colour", superpixels=60),
+        masks_as=MaskOptions(format="coco", **options),
+        run=RunOptions(on_error=on_error),
     )
     return open_dataset(folder / "data.zarr")
+
+
+def find_items(folder, categories):
+    options = MaskOptions(format="coco", categories=categories)
+    return CocoFile(folder / "images", folder / "instances.json", options).items
 
 
 def test_one_category(coco):
@@ -164,7 +168,7 @@ def test_a_turned_photo_whose_regions_were_drawn_on_the_stored_pixels(tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6
     Image.fromarray(draw(0, H, W)[0]).save(tmp_path / "a.jpg", exif=exif)
-    turned = draw_mask(CocoMask(H, W, ((1, BOX),)), read_photo(tmp_path / "a.jpg", 512).orientation)
+    turned = CocoMask(H, W, ((1, BOX),)).read(read_photo(tmp_path / "a.jpg", 512).orientation)
     np.testing.assert_array_equal(turned, np.rot90(box_mask(), 3))
 
 
@@ -174,15 +178,15 @@ def test_a_turned_photo_whose_regions_were_drawn_on_the_stored_pixels(tmp_path):
         ("{", ["horse"], "not a JSON file"),
         ("[]", ["horse"], "not a COCO instances file"),
         ('{"images": []}', ["horse"], "not a COCO instances file"),
-        (None, ["cow"], "no category cow; it knows dog, horse"),
-        (None, [], r"say which categories .*--category.* dog, horse"),
+        (None, ["cow"], "no category cow; it has dog, horse"),
+        (None, [], r"name the categories .*--category.* dog, horse"),
     ],
 )
 def test_files_and_categories_that_cannot_be(coco, content, categories, message):
     if content is not None:
         (coco / "instances.json").write_text(content)
     with pytest.raises(ValueError, match=message):
-        read_coco(coco / "images", coco / "instances.json", categories)
+        find_items(coco, categories)
 
 
 def test_entries_without_what_they_need(coco):
@@ -190,7 +194,7 @@ def test_entries_without_what_they_need(coco):
     del content["annotations"][2]["image_id"]
     (coco / "instances.json").write_text(json.dumps(content))
     with pytest.raises(ValueError, match=r"annotations\[2\] has no image_id"):
-        read_coco(coco / "images", coco / "instances.json", ["horse"])
+        find_items(coco, ["horse"])
 
 
 def test_an_image_listed_twice(coco):
@@ -198,7 +202,7 @@ def test_an_image_listed_twice(coco):
     content["images"].append(content["images"][0] | {"id": 99})
     (coco / "instances.json").write_text(json.dumps(content))
     with pytest.raises(ValueError, match=r"several images of file_name 0\.jpg"):
-        read_coco(coco / "images", coco / "instances.json", ["horse"])
+        find_items(coco, ["horse"])
 
 
 @pytest.mark.parametrize(
@@ -216,7 +220,7 @@ def test_entries_of_the_wrong_type(coco, place, change):
     content[place[0]][place[1]] |= change
     (coco / "instances.json").write_text(json.dumps(content))
     with pytest.raises(ValueError, match=rf"{place[0]}\[{place[1]}\] has no {next(iter(change))}"):
-        read_coco(coco / "images", coco / "instances.json", ["horse"])
+        find_items(coco, ["horse"])
 
 
 def test_odd_entries_that_do_no_harm(coco):
@@ -227,8 +231,3 @@ def test_odd_entries_that_do_no_harm(coco):
     content["annotations"][3]["category_id"] = 21
     (coco / "instances.json").write_text(json.dumps(content))
     assert made(coco, categories=["horse"]).sizes["photo"] == 3
-
-
-def test_masks_or_coco_not_both(coco):
-    with pytest.raises(ValueError, match="a COCO file instead"):
-        ingest(coco / "images", None, coco / "data.zarr")

@@ -108,10 +108,10 @@ def test_a_damaged_mask_is_told_from_a_damaged_photo(tmp_path, orientation):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"foreground": (1,), "threshold": 0.5}, "give one of"),
+        ({"foreground": (1,), "threshold": 0.5}, "choose one of"),
         ({"classes": ((0, "a"),)}, "classes must be 2"),
-        ({"classes": ((0, "a"), (0, "b"))}, r"value\(s\) 0 are given two meanings"),
-        ({"foreground": (1,), "void": (1,)}, r"value\(s\) 1 are given two meanings"),
+        ({"classes": ((0, "a"), (0, "b"))}, r"value\(s\) 0 have two meanings"),
+        ({"foreground": (1,), "void": (1,)}, r"value\(s\) 1 have two meanings"),
         ({"threshold": 1.5}, "threshold must be"),
     ],
 )

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gpgc_dask import GP, GPGC, MarginSVM, load, open_dataset, write_report
+from gpgc_dask import GP, GPGC, MarginSVM, RunOptions, load, open_dataset, write_report
 from gpgc_dask.core.errors import CorruptedError
 from gpgc_dask.data.subsets import take_photos
 from gpgc_dask.models.review import leave_out_values, predict_and_review
@@ -106,6 +106,6 @@ def test_they_are_read_when_needed(trained, reference, tmp_path):
 def test_values_of_another_model_are_not_taken_for_its_own(trained, reference, tmp_path):
     path = shutil.copytree(trained, tmp_path / "model.zarr")
     model = load(path)
-    train(reference, path, parameters={"redundancy": 2.0}, overwrite=True)
+    train(reference, path, parameters={"redundancy": 2.0}, run=RunOptions(overwrite=True))
     with pytest.raises(CorruptedError, match="has been replaced since the model was loaded"):
         predict_and_review(model, open_dataset(reference))

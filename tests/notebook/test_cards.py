@@ -40,7 +40,7 @@ def job(tmp_path_factory):
     for name in CORRUPTED:
         path = masks / name.replace(".jpg", ".png")
         Image.fromarray(255 - np.array(Image.open(path))).save(path)
-    ingest(images, masks, folder / "data.zarr", **QUICK)
+    ingest(images, masks, folder / "data.zarr", recipe=QUICK)
     return folder
 
 
@@ -270,7 +270,7 @@ def test_tradeoff_of_the_review(model):
 
 
 def test_tradeoff_of_refitted_models(model, dataset, folders, tmp_path):
-    ingest(*folders, tmp_path / "test.zarr", **QUICK)
+    ingest(*folders, tmp_path / "test.zarr", recipe=QUICK)
     test = open_dataset(tmp_path / "test.zarr")
     ax = model.plot.tradeoff(test=test, shares=[0.5, 1.0])
     truth = PixelCounts.read(test)

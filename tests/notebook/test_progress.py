@@ -23,7 +23,7 @@ from gpgc_dask.gp.oracle.kernels import Arithmetic
 from gpgc_dask.gp.oracle.numpy import NumpySweeps
 from gpgc_dask.imaging.painting import write_masks
 from gpgc_dask.notebook.progress import Line
-from gpgc_dask.pipelines.ingest import ingest
+from gpgc_dask.pipelines.ingest import RunOptions, ingest
 from gpgc_dask.pipelines.predict import predict_masks
 from tests.gp.test_oracle import rows_of
 from tests.support.images import tree_bytes
@@ -43,7 +43,7 @@ import dask, numpy as np
 import gpgc_dask.gp.oracle.dask
 from gpgc_dask import GPGC, open_dataset
 from gpgc_dask.gp.checkpoint import parse_checkpoint
-from gpgc_dask import ingest
+from gpgc_dask import Recipe, RunOptions, ingest
 from tests.support.problems import classification
 from tests.notebook.test_progress import in_memory
 
@@ -183,7 +183,8 @@ def test_a_fit_that_does_not_settle_says_so(notebook):
 def test_an_ingest_in_a_notebook_is_one_line(notebook, folders, tmp_path):
     images, masks = (str(folder) for folder in folders)
     target = str(tmp_path / "data.zarr")
-    cell = notebook.run(f"ingest({images!r}, {masks!r}, {target!r}, progress=True, **{QUICK!r})")
+    options = f"recipe={QUICK!r}, run=RunOptions(progress=True)"
+    cell = notebook.run(f"ingest({images!r}, {masks!r}, {target!r}, {options})")
     lines = told(cell)
     assert any(re.match(r"\[#+-*\] images  \d+/30", line) for line in lines)
     assert re.fullmatch(r"✓ writing  (\d+)/\1  [\d.]+/s  done in \d+ s", lines[-1])
@@ -196,12 +197,12 @@ def test_names_are_no_markup():
 
 
 def test_elsewhere_there_are_lines(folders, tmp_path, capsys):
-    ingest(*folders, tmp_path / "data.zarr", progress=True, **QUICK)
+    ingest(*folders, tmp_path / "data.zarr", recipe=QUICK, run=RunOptions(progress=True))
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "images 0/30"
     assert any(line.startswith("images 30/30  ") for line in lines)
     with pytest.raises(TypeError, match="progress must be True, False, None or a callable"):
-        ingest(*folders, tmp_path / "more.zarr", progress="bar", **QUICK)
+        ingest(*folders, tmp_path / "more.zarr", recipe=QUICK, run=RunOptions(progress="bar"))
 
 
 def fit_with_progress(lazy):
@@ -295,17 +296,17 @@ def test_an_interrupted_ingest_leaves_nothing_running_and_goes_on(
 ):
     images, masks = (str(folder) for folder in folders)
     target = tmp_path / "data.zarr"
-    given = f"{images!r}, {masks!r}, {str(target)!r}, **{QUICK!r}"
+    given = f"{images!r}, {masks!r}, {str(target)!r}, recipe={QUICK!r}"
     # A listener that dawdles: the interrupt finds the driver there, not in Dask's hands.
     cell = on_cluster.run(
         "def dawdle(progress):\n    print(progress.done, flush=True)\n    time.sleep(1)\n"
-        f"ingest({given}, progress=dawdle)",
+        f"ingest({given}, run=RunOptions(progress=dawdle))",
         interrupt=lambda cell: "8" in cell.stdout.split(),
     )
     assert cell.error == "KeyboardInterrupt", cell
     after = json.loads(on_cluster.run("print(json.dumps(state()))").stdout)
     assert (after["running"], after["processing"]) == (0, 0)
-    cell = on_cluster.run(f"print(ingest({given}, resume=True).resumed)")
+    cell = on_cluster.run(f"print(ingest({given}, run=RunOptions(resume=True)).resumed)")
     assert cell.error is None, cell
     assert int(cell.stdout) >= 8
     assert tree_bytes(target) == tree_bytes(reference)
@@ -418,7 +419,7 @@ def test_tasks_of_a_fit_have_names_that_people_know(lazy, client, seen, monkeypa
 
 def test_tasks_on_photos_have_names_that_people_know(folders, client, seen, tmp_path):
     target = tmp_path / "data.zarr"
-    ingest(*folders, target, client=client, **QUICK)
+    ingest(*folders, target, recipe=QUICK, run=RunOptions(client=client))
     _, groups = seen.take()
     assert {"ingest", "write"} <= groups
     # What is read of the dataset to tell of it.
@@ -428,7 +429,7 @@ def test_tasks_on_photos_have_names_that_people_know(folders, client, seen, tmp_
     with dask.config.set(scheduler="threads"):
         model = GPGC().fit(dataset)
         labels = model.predict(dataset).compute()
-    predict_masks(model, folders[0], tmp_path / "predicted", client=client)
+    predict_masks(model, folders[0], tmp_path / "predicted", run=RunOptions(client=client))
     assert seen.take()[1] == {"predict", "predict-recipe"}
     write_masks(dataset, labels, tmp_path / "painted")
     assert "paint" in seen.take()[1]

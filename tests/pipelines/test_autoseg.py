@@ -15,13 +15,16 @@ import typer
 from PIL import Image
 from typer.testing import CliRunner
 
+from gpgc_dask import RunOptions
 from gpgc_dask.cli.autoseg import EXAMPLE
 from gpgc_dask.cli.autoseg import autoseg as command
 from gpgc_dask.clusters.connect import connect
 from gpgc_dask.core.errors import PipelineError, UnusableFileError
+from gpgc_dask.imaging.boxes import box_iou, jitter_edges
+from gpgc_dask.imaging.grabcut import grabcut
 from gpgc_dask.imaging.photos import read_photo
 from gpgc_dask.pipelines import photo_jobs as making
-from gpgc_dask.pipelines.autoseg import autoseg, grabcut
+from gpgc_dask.pipelines.autoseg import autoseg
 from tests.support.images import draw, save_pair, tree_bytes
 from tests.support.ingesting import CrashError, crash_after, truncate
 
@@ -135,8 +138,8 @@ def test_degenerate_photos_do_not_crash(size, kind):
 def test_calls_that_will_not_do():
     photo = draw(1)[0]
     for box, message in (
-        ((80, 0, 5, 5), "80, 0, 5, 5 lies outside the photo of 80×60 pixels"),
-        ((-9, 0, 9, 5), "lies outside"),
+        ((80, 0, 5, 5), "80, 0, 5, 5 is outside the photo of 80×60 pixels"),
+        ((-9, 0, 9, 5), "is outside"),
         ((3, 3, 0, 5), "has no area"),
         ((3, 3, 5, -1), "has no area"),
     ):
@@ -169,13 +172,13 @@ def test_masks_of_a_folder(given, tmp_path):
 
 
 def test_on_a_cluster_the_same_bytes(client, given, tmp_path, monkeypatch):
-    monkeypatch.setattr(making, "IMAGES_A_TASK", 1)
+    monkeypatch.setattr(making, "IMAGES_PER_TASK", 1)
     images, boxes, expected = given
-    autoseg(images, boxes, tmp_path / "w", client=client)
+    autoseg(images, boxes, tmp_path / "w", run=RunOptions(client=client))
     assert tree_bytes(tmp_path / "w") == tree_bytes(expected)
     with dask.config.set(scheduler="threads"):
         for place, cluster in (("t", None), ("c", client)):
-            autoseg(images, boxes, tmp_path / place, jitter=0.5, client=cluster)
+            autoseg(images, boxes, tmp_path / place, jitter=0.5, run=RunOptions(client=cluster))
     jittered = tree_bytes(tmp_path / "t")
     assert jittered == tree_bytes(tmp_path / "c")
     assert jittered != tree_bytes(expected)
@@ -252,11 +255,11 @@ def test_a_smaller_side(tmp_path):
 def test_jittered_boxes_have_the_iou_drawn(edges, jitter):
     """Uniform: by Kolmogorov's distance, 1.63/√n at the 1 % level. At the border too."""
     given, rng = np.array(edges, dtype=float), np.random.default_rng(3)
-    moved = [module._jittered(given, 80, 100, jitter, rng) for _ in range(400)]
+    moved = [jitter_edges(given, 80, 100, jitter, rng) for _ in range(400)]
     for left, top, right, bottom in moved:
         assert 0 <= left < right <= 100
         assert 0 <= top < bottom <= 80
-    overlaps = np.sort([module._iou(one, given) for one in moved])
+    overlaps = np.sort([box_iou(one, given) for one in moved])
     shares = (overlaps - (1 - jitter)) / jitter
     assert np.abs(shares - np.arange(400) / 400).max() < 1.63 / np.sqrt(400)
     if edges == (40, 30, 60, 50):
@@ -272,13 +275,13 @@ def test_the_overlap_never_rises_along_the_way():
         corners = np.sort(rng.uniform(0, size.reshape(2, 2), (2, 2)), axis=0).ravel()
         steps = rng.standard_normal(4) * np.tile(corners[2:] - corners[:2], 2)
         way = [np.clip(corners + t * steps, 0, size) for t in np.linspace(0, 5, 100)]
-        overlaps = [module._iou(one, corners) for one in way]
+        overlaps = [box_iou(one, corners) for one in way]
         assert all(later <= earlier + 1e-12 for earlier, later in pairwise(overlaps))
 
 
 def test_no_jitter_is_none():
     edges = np.array([1.0, 2.0, 3.0, 4.0])
-    assert module._jittered(edges, 80, 100, 0.0, np.random.default_rng(0)) is edges
+    assert jitter_edges(edges, 80, 100, 0.0, np.random.default_rng(0)) is edges
 
 
 # -- what is there already ---------------------------------------------------------------------
@@ -291,16 +294,18 @@ def test_masks_that_are_there(given, tmp_path):
     with pytest.raises(FileExistsError, match=r"a.png exists, and 3 more .*--resume.*--overwrite"):
         autoseg(images, boxes, tmp_path)
     with pytest.raises(ValueError, match="choose one"):
-        autoseg(images, boxes, tmp_path, resume=True, overwrite=True)
+        autoseg(images, boxes, tmp_path, run=RunOptions(resume=True, overwrite=True))
     with pytest.raises(ValueError, match="on_error must be"):
-        autoseg(images, boxes, tmp_path, on_error="cry")
+        autoseg(images, boxes, tmp_path, run=RunOptions(on_error="cry"))
     (tmp_path / "b.png").unlink()
-    report = autoseg(images, boxes, tmp_path, resume=True)
+    report = autoseg(images, boxes, tmp_path, run=RunOptions(resume=True))
     assert (report.images, report.resumed) == (4, 3)
     assert tree_bytes(tmp_path) == tree_bytes(expected) | {"a.png": b"mine"}
-    assert autoseg(images, boxes, tmp_path, overwrite=True).resumed == 0
+    assert autoseg(images, boxes, tmp_path, run=RunOptions(overwrite=True)).resumed == 0
     assert tree_bytes(tmp_path) == tree_bytes(expected)
-    report = autoseg(images, boxes, tmp_path, resume=True, client=connect("tcp://no:1"))
+    report = autoseg(
+        images, boxes, tmp_path, run=RunOptions(resume=True, client=connect("tcp://no:1"))
+    )
     assert report.resumed == 4
 
 
@@ -312,7 +317,7 @@ def test_stopped_in_the_middle_it_goes_on(given, tmp_path, monkeypatch):
             autoseg(images, boxes, tmp_path)
     assert any("while working on" in note for note in raised.value.__notes__)
     assert len(tree_bytes(tmp_path)) == 2
-    assert autoseg(images, boxes, tmp_path, resume=True).resumed == 2
+    assert autoseg(images, boxes, tmp_path, run=RunOptions(resume=True)).resumed == 2
     assert tree_bytes(tmp_path) == tree_bytes(expected)
 
 
@@ -321,12 +326,14 @@ def test_photos_are_never_written_over(disc, tmp_path):
     images, box, _ = disc
     Image.fromarray(draw(1)[0]).save(images / "x.png")
     before = tree_bytes(images)
-    with pytest.raises(ValueError, match="choose another folder for what is made"):
-        autoseg(images, {"x.jpg": [box]}, images, overwrite=True)
+    with pytest.raises(ValueError, match="choose another folder for the pictures"):
+        autoseg(images, {"x.jpg": [box]}, images, run=RunOptions(overwrite=True))
     (tmp_path / "linked").mkdir()
     (tmp_path / "linked/images").symlink_to(images, target_is_directory=True)
     with pytest.raises(ValueError, match=r"images/x.png is a photo.* would be lost"):
-        autoseg(tmp_path / "linked", {"images/x.jpg": [box]}, tmp_path, overwrite=True)
+        autoseg(
+            tmp_path / "linked", {"images/x.jpg": [box]}, tmp_path, run=RunOptions(overwrite=True)
+        )
     assert tree_bytes(images) == before
     assert autoseg(images, {"x.jpg": [box]}, tmp_path / "new").without_box == 1
 
@@ -337,9 +344,9 @@ def test_photos_are_never_written_over(disc, tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "has no column image, x, y, width, height: .* but the file is empty"),
+        (b"", "has no column image, x, y, width, height: .* but it is missing"),
         (f"{HEADER}\n".encode(), "holds no boxes"),
-        (b"image,x,y,width\nx.jpg,1,2,3\n", "has no column height: .* but holds 'image,x,"),
+        (b"image,x,y,width\nx.jpg,1,2,3\n", "has no column height: .* but it has 'image,x,"),
         (b"image;x;y;width;height\nx.jpg;1;2;3;4\n", "has no column image, x"),
         (f"{HEADER}\n\nx.jpg,1,two,3,4\n".encode(), "boxes.csv, row 3: y 'two' is not a number"),
         (f"{HEADER}\nx.jpg,1,2,inf,4\n".encode(), "row 2: width 'inf' is not a number"),
@@ -403,14 +410,14 @@ def test_images_and_boxes_that_cannot_be_used(given, tmp_path):
     assert "gone/too.jpg: row 6: there is no such photo in" in told
     assert "no.jpg: row 5: there is no such photo in" in told
     assert not (tmp_path / "out").exists()
-    report = autoseg(images, boxes, tmp_path / "out", on_error="skip")
+    report = autoseg(images, boxes, tmp_path / "out", run=RunOptions(on_error="skip"))
     assert (report.images, report.without_box) == (1, 1)
     skipped = {problem.name: problem.reason for problem in report.skipped}
     assert [*skipped] == ["b.jpg", "c.jpg", "gone/too.jpg", "no.jpg"]
-    assert skipped["c.jpg"].startswith("row 4: box 90, 1, 5, 5 lies outside the photo of 80×60")
+    assert skipped["c.jpg"].startswith("row 4: box 90, 1, 5, 5 is outside the photo of 80×60")
     assert tree_bytes(tmp_path / "out") == {"a.png": (expected / "a.png").read_bytes()}
     write_csv(boxes, [rows[0], rows[2]])
-    with pytest.raises(PipelineError, match=r"c.jpg: row 3: box .* lies outside.*\n.*--resume"):
+    with pytest.raises(PipelineError, match=r"c.jpg: row 3: box .* is outside.*\n.*--resume"):
         autoseg(images, boxes, tmp_path / "other")
 
 
@@ -421,7 +428,7 @@ def test_bad_photos(disc, tmp_path, monkeypatch):
     both = {"bad.jpg": [box], "x.jpg": [box]}
     with pytest.raises(PipelineError, match=r"bad.jpg: damaged.*\n.*--resume"):
         autoseg(images, both, tmp_path / "out")
-    report = autoseg(images, both, tmp_path / "skipped", on_error="skip")
+    report = autoseg(images, both, tmp_path / "skipped", run=RunOptions(on_error="skip"))
     assert (report.images, [problem.name for problem in report.skipped]) == (1, ["bad.jpg"])
 
     def failing(*arguments):
@@ -433,7 +440,7 @@ def test_bad_photos(disc, tmp_path, monkeypatch):
     ):
         autoseg(images, {"x.jpg": [box]}, tmp_path / "failed")
     with pytest.raises(PipelineError, match="none of the images could be used"):
-        autoseg(images, {"x.jpg": [box]}, tmp_path / "failed", on_error="skip")
+        autoseg(images, {"x.jpg": [box]}, tmp_path / "failed", run=RunOptions(on_error="skip"))
 
 
 def test_without_opencv(disc, tmp_path, monkeypatch):

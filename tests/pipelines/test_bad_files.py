@@ -15,7 +15,7 @@ from gpgc_dask import open_dataset
 from gpgc_dask.clusters.connect import connect
 from gpgc_dask.core.errors import PipelineError
 from gpgc_dask.imaging.painting import paint_image
-from gpgc_dask.pipelines.ingest import ingest
+from gpgc_dask.pipelines.ingest import MaskOptions, Recipe, RunOptions, ingest
 from tests.support.images import draw, save_pair, tree_bytes
 from tests.support.ingesting import QUICK, truncate
 
@@ -100,10 +100,10 @@ def test_bad_files(good, spoil):
     spoil(good)
     folders, target = (good / "images", good / "masks"), good / "data.zarr"
     with pytest.raises(PipelineError, match=BAD[spoil]) as raised:
-        ingest(*folders, target, **QUICK)
+        ingest(*folders, target, recipe=QUICK)
     assert "--on-error skip" in str(raised.value)
     assert all(problem.name.startswith("bad") for problem in raised.value.problems)
-    report = ingest(*folders, target, on_error="skip", resume=True, **QUICK)
+    report = ingest(*folders, target, recipe=QUICK, run=RunOptions(on_error="skip", resume=True))
     assert report.images == 2
     assert {problem.name[:3] for problem in report.skipped} == {"bad"}
     found = open_dataset(target)
@@ -117,10 +117,12 @@ def test_bad_files(good, spoil):
 def test_a_mended_file_is_taken_up_on_resuming(good):
     spoil_truncated(good)
     target = good / "data.zarr"
-    with pytest.raises(PipelineError, match="2 images are done and kept"):
-        ingest(good / "images", good / "masks", target, **QUICK)
+    with pytest.raises(PipelineError, match="2 images are finished and kept"):
+        ingest(good / "images", good / "masks", target, recipe=QUICK)
     save_pair(good, "bad", 3)
-    report = ingest(good / "images", good / "masks", target, resume=True, **QUICK)
+    report = ingest(
+        good / "images", good / "masks", target, recipe=QUICK, run=RunOptions(resume=True)
+    )
     assert (report.images, report.resumed, report.skipped) == (3, 2, [])
 
 
@@ -129,7 +131,7 @@ def test_masks_of_one_class_are_kept_and_flagged(good):
     save_pair(good, "full", 4)
     Image.fromarray(np.zeros((60, 80), dtype=np.uint8)).save(good / "masks/empty.png")
     Image.fromarray(np.full((60, 80), 255, dtype=np.uint8)).save(good / "masks/full.png")
-    report = ingest(good / "images", good / "masks", good / "data.zarr", **QUICK)
+    report = ingest(good / "images", good / "masks", good / "data.zarr", recipe=QUICK)
     assert report.flagged == {"empty mask": 1, "one class": 1}
     flags = open_dataset(good / "data.zarr")["flags"].values.tolist()
     assert flags == ["", "empty mask", "one class", ""]
@@ -140,7 +142,7 @@ def test_masks_of_one_class_are_kept_and_flagged(good):
 )
 def test_names_of_all_kinds(tmp_path, name):
     save_pair(tmp_path, name, 1)
-    ingest(tmp_path / "images", tmp_path / "masks", tmp_path / "data.zarr", **QUICK)
+    ingest(tmp_path / "images", tmp_path / "masks", tmp_path / "data.zarr", recipe=QUICK)
     assert open_dataset(tmp_path / "data.zarr")["image_name"].values.tolist() == [f"{name}.jpg"]
 
 
@@ -150,14 +152,20 @@ def test_a_name_that_is_no_text(good):
     shutil.copy(good / "masks/a good.png", os.fsencode(str(good / "masks")) + b"/bad\xff.png")
     shutil.copy(good / "masks/a good.png", os.fsencode(str(good / "masks")) + b"/lone\xff.png")
     with pytest.raises(PipelineError, match="not valid Unicode"):
-        ingest(good / "images", good / "masks", good / "data.zarr", **QUICK)
-    report = ingest(good / "images", good / "masks", good / "x.zarr", on_error="skip", **QUICK)
+        ingest(good / "images", good / "masks", good / "data.zarr", recipe=QUICK)
+    report = ingest(
+        good / "images",
+        good / "masks",
+        good / "x.zarr",
+        recipe=QUICK,
+        run=RunOptions(on_error="skip"),
+    )
     assert report.images == 2
 
 
 def test_a_folder_that_links_to_itself(good):
     (good / "images/again").symlink_to(good / "images", target_is_directory=True)
-    report = ingest(good / "images", good / "masks", good / "data.zarr", **QUICK)
+    report = ingest(good / "images", good / "masks", good / "data.zarr", recipe=QUICK)
     assert report.images == 2
 
 
@@ -166,7 +174,7 @@ def test_a_folder_linked_from_elsewhere_is_followed(good):
     save_pair(other, "c", 5)
     (good / "images/sub").symlink_to(other / "images", target_is_directory=True)
     (good / "masks/sub").symlink_to(other / "masks", target_is_directory=True)
-    ingest(good / "images", good / "masks", good / "data.zarr", **QUICK)
+    ingest(good / "images", good / "masks", good / "data.zarr", recipe=QUICK)
     assert "sub/c.jpg" in open_dataset(good / "data.zarr")["image_name"].values
 
 
@@ -176,8 +184,10 @@ def test_masks_beside_the_photos(good):
     shutil.copy(good / "images/a good.jpg", folder / "a.jpg")
     shutil.copy(good / "masks/a good.png", folder / "a_mask.png")
     with pytest.raises(ValueError, match=r"the same folder.*--mask-suffix"):
-        ingest(folder, folder, good / "data.zarr", **QUICK)
-    report = ingest(folder, folder, good / "data.zarr", mask_suffix="_mask", **QUICK)
+        ingest(folder, folder, good / "data.zarr", recipe=QUICK)
+    report = ingest(
+        folder, folder, good / "data.zarr", recipe=QUICK, masks_as=MaskOptions(suffix="_mask")
+    )
     assert report.images == 1
 
 
@@ -186,7 +196,7 @@ def test_no_images_at_all(tmp_path):
     (tmp_path / "masks").mkdir()
     (tmp_path / "images/notes.txt").write_text("none here")
     with pytest.raises(ValueError, match="there are no images in"):
-        ingest(tmp_path / "images", tmp_path / "masks", tmp_path / "data.zarr", **QUICK)
+        ingest(tmp_path / "images", tmp_path / "masks", tmp_path / "data.zarr", recipe=QUICK)
     assert not (tmp_path / "data.zarr").exists()
 
 
@@ -198,8 +208,8 @@ def test_none_of_the_images_usable(tmp_path):
             tmp_path / "images",
             tmp_path / "masks",
             tmp_path / "data.zarr",
-            on_error="skip",
-            **QUICK,
+            recipe=QUICK,
+            run=RunOptions(on_error="skip"),
         )
 
 
@@ -220,42 +230,50 @@ def test_an_image_that_kills_its_workers_is_named(good):
             good / "images",
             good / "masks",
             good / "data.zarr",
-            backbone=deadly,
-            on_error="skip",
-            client=client,
+            recipe=Recipe(backbone=deadly),
+            run=RunOptions(on_error="skip", client=client),
         )
     assert report.images == 2
     assert [problem.name for problem in report.skipped] == ["deadly.jpg"]
-    assert "workers died over it" in report.skipped[0].reason
+    assert "workers died repeatedly" in report.skipped[0].reason
 
 
 def test_pipes_are_no_photos(good):
     os.mkfifo(good / "images/pipe.jpg")
-    report = ingest(good / "images", good / "masks", good / "data.zarr", **QUICK)
+    report = ingest(good / "images", good / "masks", good / "data.zarr", recipe=QUICK)
     assert report.images == 2
 
 
 def test_masks_in_a_folder_among_the_photos(good):
     shutil.move(good / "masks", good / "images/masks")
-    report = ingest(good / "images", good / "images/masks", good / "data.zarr", **QUICK)
+    report = ingest(good / "images", good / "images/masks", good / "data.zarr", recipe=QUICK)
     assert report.images == 2
 
 
 def test_one_letter_written_in_two_ways(tmp_path):
     save_pair(tmp_path, "caf\u00e9", 1)
     (tmp_path / "images/caf\u00e9.jpg").rename(tmp_path / "images/cafe\u0301.jpg")
-    assert ingest(tmp_path / "images", tmp_path / "masks", tmp_path / "d.zarr", **QUICK).images == 1
+    assert (
+        ingest(tmp_path / "images", tmp_path / "masks", tmp_path / "d.zarr", recipe=QUICK).images
+        == 1
+    )
 
 
 @pytest.mark.parametrize(
     "options",
-    [{"categories": ["horse"]}, {"with_empty": True}, {"coco": "x.json", "threshold": 0.5}],
+    [{"categories": ["horse"]}, {"with_empty": True}, {"format": "coco", "threshold": 0.5}],
     ids=str,
 )
-def test_options_that_would_be_ignored_are_refused(good, options):
-    masks = None if "coco" in options else good / "masks"
-    with pytest.raises(ValueError, match="leave out what does not apply"):
-        ingest(good / "images", masks, good / "data.zarr", **options, **QUICK)
+def test_options_that_would_be_ignored_are_rejected(good, options):
+    choice = MaskOptions(**options)
+    with pytest.raises(ValueError, match=f"{[*options][-1]}: not an option of masks in the format"):
+        ingest(good / "images", good / "masks", good / "data.zarr", recipe=QUICK, masks_as=choice)
+
+
+def test_formats_that_are_not_registered(good):
+    choice = MaskOptions(format="sketch")
+    with pytest.raises(ValueError, match="no format of masks 'sketch': choose one of masks, coco"):
+        ingest(good / "images", good / "masks", good / "data.zarr", masks_as=choice)
 
 
 def test_a_callable_that_fails_names_the_image(good):
@@ -263,7 +281,7 @@ def test_a_callable_that_fails_names_the_image(good):
         raise ZeroDivisionError("my own mistake")
 
     with pytest.raises(ZeroDivisionError) as raised:
-        ingest(good / "images", good / "masks", good / "data.zarr", backbone=broken)
+        ingest(good / "images", good / "masks", good / "data.zarr", recipe=Recipe(backbone=broken))
     assert any("a good.jpg" in note for note in raised.value.__notes__)
 
 
@@ -274,7 +292,7 @@ def test_a_callable_that_cannot_make_up_its_mind(good):
         return [np.ones((len(image), 2, 2))]
 
     with pytest.raises(ValueError, match=r"60 features for a good.jpg but 70 for m.jpg"):
-        ingest(good / "images", good / "masks", good / "data.zarr", backbone=fickle)
+        ingest(good / "images", good / "masks", good / "data.zarr", recipe=Recipe(backbone=fickle))
 
 
 def test_a_huge_photo_needs_little_memory(tmp_path):
@@ -291,7 +309,7 @@ def test_a_huge_photo_needs_little_memory(tmp_path):
     script = f"""
 import sys
 from pathlib import Path
-from gpgc_dask import ingest
+from gpgc_dask import Recipe, ingest
 def peak():
     return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) // 1024
 if __name__ == "__main__":
@@ -299,7 +317,7 @@ if __name__ == "__main__":
     import dask
     with dask.config.set(num_workers=1):
         ingest({str(tmp_path / "images")!r}, {str(tmp_path / "masks")!r},
-               {str(tmp_path / "data.zarr")!r}, backbone="colour")
+               {str(tmp_path / "data.zarr")!r}, recipe=Recipe(backbone="colour"))
     print(peak() - before)
 """
     done = subprocess.run(
@@ -334,7 +352,7 @@ def small_disk(request, tmp_path):
 def test_a_full_disk_is_said_and_nothing_is_lost(small_disk, folders, reference):
     target = small_disk / "data.zarr"
     with pytest.raises(PipelineError, match=r"no space is left at .*free some space .*--resume"):
-        ingest(*folders, target, **QUICK)
+        ingest(*folders, target, recipe=QUICK)
     subprocess.run(["mount", "-o", "remount,size=50m", small_disk], check=True)
-    ingest(*folders, target, resume=True, **QUICK)
+    ingest(*folders, target, recipe=QUICK, run=RunOptions(resume=True))
     assert tree_bytes(target) == tree_bytes(reference)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import xarray as xr
 
 from gpgc_dask import open_dataset
 from gpgc_dask.imaging.painting import paint_image
-from gpgc_dask.pipelines.ingest import ingest
+from gpgc_dask.pipelines.ingest import RunOptions, ingest
 from tests.support.images import draw, save_pairs, tree_bytes
 from tests.support.ingesting import QUICK
 
@@ -61,7 +63,7 @@ def test_features_are_those_of_the_image_alone(reference, folders):
 
 
 def test_small_chunks_hold_the_same(folders, reference, tmp_path, small_chunks):
-    ingest(*folders, tmp_path / "data.zarr", **QUICK)
+    ingest(*folders, tmp_path / "data.zarr", recipe=QUICK)
     found, expected = open_dataset(tmp_path / "data.zarr"), open_dataset(reference)
     assert found["features"].data.numblocks[0] > 5
     assert found["segments"].data.numblocks[0] > 5
@@ -69,7 +71,7 @@ def test_small_chunks_hold_the_same(folders, reference, tmp_path, small_chunks):
 
 
 def test_float16(folders, reference, tmp_path):
-    ingest(*folders, tmp_path / "data.zarr", dtype="float16", **QUICK)
+    ingest(*folders, tmp_path / "data.zarr", recipe=replace(QUICK, dtype="float16"))
     found = open_dataset(tmp_path / "data.zarr")["features"]
     assert found.dtype == np.float16
     expected = open_dataset(reference)["features"].values.astype(np.float16)
@@ -77,7 +79,7 @@ def test_float16(folders, reference, tmp_path):
 
 
 def test_any_number_of_workers_gives_the_same_bytes(client, folders, reference, tmp_path):
-    ingest(*folders, tmp_path / "data.zarr", **QUICK)
+    ingest(*folders, tmp_path / "data.zarr", recipe=QUICK)
     assert tree_bytes(tmp_path / "data.zarr") == tree_bytes(reference)
 
 
@@ -91,7 +93,7 @@ def test_the_default_network(tmp_path):
 
 def test_progress_is_told(folders, tmp_path):
     told = []
-    ingest(*folders, tmp_path / "data.zarr", progress=told.append, **QUICK)
+    ingest(*folders, tmp_path / "data.zarr", recipe=QUICK, run=RunOptions(progress=told.append))
     images = [one for one in told if one.phase == "images"]
     assert len(images) == 5
     assert (images[0].done, images[-1].done) == (0, 30)

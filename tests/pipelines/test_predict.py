@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import shutil
+from dataclasses import replace
 
 import dask
 import numpy as np
@@ -18,12 +19,13 @@ from gpgc_dask import GP, GPGC, load, open_dataset
 from gpgc_dask.cli.predict import EXAMPLE, predict
 from gpgc_dask.clusters.connect import connect
 from gpgc_dask.core.errors import PipelineError
-from gpgc_dask.imaging.backbones import backbone_of, find_backbone
+from gpgc_dask.imaging.backbones import find_backbone, restore_backbone
 from gpgc_dask.imaging.backbones.onnx import Lite0
 from gpgc_dask.imaging.painting import paint_image, write_masks
+from gpgc_dask.pipelines import batches
 from gpgc_dask.pipelines import photo_jobs as making
 from gpgc_dask.pipelines import predict as prediction
-from gpgc_dask.pipelines.ingest import ingest, work
+from gpgc_dask.pipelines.ingest import MaskOptions, Recipe, RunOptions, ingest, work
 from gpgc_dask.pipelines.predict import predict_masks
 from tests.imaging.test_backbones import onnx_file
 from tests.support.images import draw, save_pair, tree_bytes
@@ -31,7 +33,7 @@ from tests.support.ingesting import QUICK, CrashError, crash_after, truncate
 
 pytestmark = pytest.mark.newest
 
-RECIPE = {"side": 64, **QUICK}
+RECIPE = replace(QUICK, side=64)
 
 
 def save_photos(folder):
@@ -52,7 +54,7 @@ def trained(tmp_path_factory):
     """(folder of photos, their dataset, the model as it is loaded)."""
     folder = tmp_path_factory.mktemp("trained")
     images = save_photos(folder)
-    ingest(images, folder / "masks", folder / "data.zarr", **RECIPE)
+    ingest(images, folder / "masks", folder / "data.zarr", recipe=RECIPE)
     dataset = open_dataset(folder / "data.zarr")
     GPGC().fit(dataset).save(folder / "model.zarr")
     return images, dataset, load(folder / "model.zarr")
@@ -68,7 +70,13 @@ def several(tmp_path_factory):
         mask[:, :20] = 700
         Image.fromarray(mask).save(folder / f"masks/{seed}.png")
     classes = {0: "grass", 1: "nothing", 2: "disc", 700: "left"}
-    ingest(folder / "images", folder / "masks", folder / "data.zarr", classes=classes, **RECIPE)
+    ingest(
+        folder / "images",
+        folder / "masks",
+        folder / "data.zarr",
+        recipe=RECIPE,
+        masks_as=MaskOptions(classes=classes),
+    )
     dataset = open_dataset(folder / "data.zarr")
     return folder / "images", dataset, GP().fit(dataset)
 
@@ -133,13 +141,18 @@ def test_new_photos_without_masks(trained, tmp_path):
 
 
 def test_on_a_cluster_the_same_bytes(client, trained, tmp_path, monkeypatch):
-    monkeypatch.setattr(making, "IMAGES_A_TASK", 1)
+    monkeypatch.setattr(making, "IMAGES_PER_TASK", 1)
     images, _, model = trained
     with dask.config.set(scheduler="threads"):
         for place, given in (("threads", None), ("workers", client)):
             folders = [tmp_path / place / kind for kind in ("m", "p", "s")]
             predict_masks(
-                model, images, folders[0], probability=folders[1], std=folders[2], client=given
+                model,
+                images,
+                folders[0],
+                probability=folders[1],
+                std=folders[2],
+                run=RunOptions(client=given),
             )
     assert len(tree_bytes(tmp_path / "threads")) == 18
     assert tree_bytes(tmp_path / "threads") == tree_bytes(tmp_path / "workers")
@@ -148,17 +161,17 @@ def test_on_a_cluster_the_same_bytes(client, trained, tmp_path, monkeypatch):
 
 def test_workers_get_no_more_of_the_model_than_they_need(trained):
     model = trained[2]
-    assert prediction.Predictor.of(model, None, with_variance=False).factor is None
-    assert prediction.Predictor.of(model, None, with_variance=True).factor.shape == (31, 31)
+    assert prediction.Predictor.from_model(model, None, with_variance=False).factor is None
+    assert prediction.Predictor.from_model(model, None, with_variance=True).factor.shape == (31, 31)
 
 
 def test_progress_and_a_short_queue(trained, tmp_path, monkeypatch):
-    monkeypatch.setattr(work, "LEAST_TASKS", 1)
-    monkeypatch.setattr(work, "TASKS_A_THREAD", 1)
-    monkeypatch.setattr(making, "IMAGES_A_TASK", 1)
+    monkeypatch.setattr(batches, "MIN_TASKS", 1)
+    monkeypatch.setattr(batches, "TASKS_PER_THREAD", 1)
+    monkeypatch.setattr(making, "IMAGES_PER_TASK", 1)
     images, _, model = trained
     seen = []
-    predict_masks(model, images, tmp_path, progress=seen.append)
+    predict_masks(model, images, tmp_path, run=RunOptions(progress=seen.append))
     assert [one.done for one in seen] == list(range(7))
     assert {(one.phase, one.total) for one in seen} == {("images", 6)}
 
@@ -174,12 +187,12 @@ def test_pictures_that_are_there(trained, tmp_path):
     with pytest.raises(FileExistsError, match=r"m/a.png exists, and 5 more .*--resume.*--overwr"):
         predict_masks(model, images, tmp_path / "m")
     with pytest.raises(ValueError, match="choose one"):
-        predict_masks(model, images, tmp_path / "m", resume=True, overwrite=True)
+        predict_masks(model, images, tmp_path / "m", run=RunOptions(resume=True, overwrite=True))
     (tmp_path / "m/b.png").unlink()
-    report = predict_masks(model, images, tmp_path / "m", resume=True)
+    report = predict_masks(model, images, tmp_path / "m", run=RunOptions(resume=True))
     assert (report.images, report.resumed) == (6, 5)
     assert tree_bytes(tmp_path) == whole | {"m/a.png": b"mine"}
-    report = predict_masks(model, images, tmp_path / "m", overwrite=True)
+    report = predict_masks(model, images, tmp_path / "m", run=RunOptions(overwrite=True))
     assert (report.images, report.resumed) == (6, 0)
     assert tree_bytes(tmp_path) == whole
 
@@ -187,7 +200,9 @@ def test_pictures_that_are_there(trained, tmp_path):
 def test_nothing_to_do_needs_no_cluster(trained, tmp_path):
     images, _, model = trained
     predict_masks(model, images, tmp_path)
-    report = predict_masks(model, images, tmp_path, resume=True, client=connect("tcp://no:1"))
+    report = predict_masks(
+        model, images, tmp_path, run=RunOptions(resume=True, client=connect("tcp://no:1"))
+    )
     assert report.resumed == 6
 
 
@@ -196,15 +211,17 @@ def test_another_models_masks_are_not_gone_on_with(trained, tmp_path):
     predict_masks(model, images, tmp_path / "m")
     other = GP().fit(dataset)
     with pytest.raises(ValueError, match="another model has made the masks"):
-        predict_masks(other, images, tmp_path / "m", resume=True)
-    predict_masks(other, images, tmp_path / "m", overwrite=True)
-    assert predict_masks(other, images, tmp_path / "m", resume=True).resumed == 6
+        predict_masks(other, images, tmp_path / "m", run=RunOptions(resume=True))
+    predict_masks(other, images, tmp_path / "m", run=RunOptions(overwrite=True))
+    assert predict_masks(other, images, tmp_path / "m", run=RunOptions(resume=True)).resumed == 6
 
 
 def test_resuming_asks_for_all_pictures(trained, tmp_path):
     images, _, model = trained
     predict_masks(model, images, tmp_path / "m")
-    report = predict_masks(model, images, tmp_path / "m", std=tmp_path / "s", resume=True)
+    report = predict_masks(
+        model, images, tmp_path / "m", std=tmp_path / "s", run=RunOptions(resume=True)
+    )
     assert report.resumed == 0
     assert len(tree_bytes(tmp_path / "s")) == 6
 
@@ -218,13 +235,13 @@ def test_stopped_in_the_middle_it_goes_on(trained, tmp_path, monkeypatch, overwr
     with monkeypatch.context() as patch:
         crash_after(patch, prediction, "write_whole", 3)  # the mark and two masks
         with pytest.raises(CrashError) as raised:
-            predict_masks(model, images, tmp_path / "m", overwrite=overwrite)
+            predict_masks(model, images, tmp_path / "m", run=RunOptions(overwrite=overwrite))
     assert any("while working on" in note for note in raised.value.__notes__)
     assert len(tree_bytes(tmp_path)) == 2
     hexes = "0123456789abcdef" * 2
     for name in (f"large.png.{hexes}.partial", "mine.partial", f"other.png.{hexes}.partial"):
         (tmp_path / "m" / name).write_bytes(b"half")
-    report = predict_masks(model, images, tmp_path / "m", resume=True)
+    report = predict_masks(model, images, tmp_path / "m", run=RunOptions(resume=True))
     assert report.resumed == 2
     left = {path.name for path in tmp_path.rglob("*.partial")}
     assert left == {"mine.partial", f"other.png.{hexes}.partial"}
@@ -240,7 +257,7 @@ def test_masks_among_the_photos_are_no_photos(trained, tmp_path):
     out = {"probability": tmp_path / "images/p", "std": tmp_path / "images/s"}
     for _ in range(2):
         report = predict_masks(
-            model, tmp_path / "images", tmp_path / "images/m", overwrite=True, **out
+            model, tmp_path / "images", tmp_path / "images/m", **out, run=RunOptions(overwrite=True)
         )
         assert report.images == 6
 
@@ -267,7 +284,9 @@ def test_photos_are_never_written_over(trained, tmp_path, images, target):
     (tmp_path / "link").symlink_to(tmp_path / "images", target_is_directory=True)
     before = tree_bytes(tmp_path)
     with pytest.raises(ValueError, match="choose another folder"):
-        predict_masks(trained[2], tmp_path / images, tmp_path / target, overwrite=True)
+        predict_masks(
+            trained[2], tmp_path / images, tmp_path / target, run=RunOptions(overwrite=True)
+        )
     assert tree_bytes(tmp_path) == before
 
 
@@ -293,7 +312,7 @@ def test_folders_that_will_not_do(trained, tmp_path):
     images, _, model = trained
     (tmp_path / "file").write_text("precious")
     with pytest.raises(NotADirectoryError, match="is a file: name a folder"):
-        predict_masks(model, images, tmp_path / "file", overwrite=True)
+        predict_masks(model, images, tmp_path / "file", run=RunOptions(overwrite=True))
     with pytest.raises(ValueError, match="each kind of picture needs its own folder"):
         predict_masks(model, images, tmp_path / "m", std=tmp_path / "x/../m")
     with pytest.raises(ValueError, match="is a URL"):
@@ -320,7 +339,7 @@ def test_two_photos_of_one_name(trained, tmp_path):
 @pytest.fixture
 def spoilt(tmp_path, monkeypatch):
     """A folder of two good photos and a bad one between them."""
-    monkeypatch.setattr(making, "IMAGES_A_TASK", 1)
+    monkeypatch.setattr(making, "IMAGES_PER_TASK", 1)
     for seed, name in enumerate(["a good", "bad", "z good"]):
         save_pair(tmp_path, name, seed)
     truncate(tmp_path / "images/bad.jpg", 1500)
@@ -333,20 +352,20 @@ def test_a_bad_photo_stops_it_and_what_is_done_is_kept(trained, spoilt, tmp_path
         predict_masks(model, spoilt, tmp_path / "out")
     assert [problem.name for problem in raised.value.problems] == ["bad.jpg"]
     save_pair(tmp_path, "bad", 3)
-    assert predict_masks(model, spoilt, tmp_path / "out", resume=True).images == 3
+    assert predict_masks(model, spoilt, tmp_path / "out", run=RunOptions(resume=True)).images == 3
     assert len(tree_bytes(tmp_path / "out")) == 3
 
 
 def test_a_bad_photo_is_skipped(trained, spoilt, tmp_path):
     _, _, model = trained
-    report = predict_masks(model, spoilt, tmp_path / "out", on_error="skip")
+    report = predict_masks(model, spoilt, tmp_path / "out", run=RunOptions(on_error="skip"))
     assert report.images == 2
     assert [problem.name for problem in report.skipped] == ["bad.jpg"]
     assert tree_bytes(tmp_path / "out").keys() == {"a good.png", "z good.png"}
     with pytest.raises(PipelineError, match=r"none of the images could be used:\nbad.jpg"):
-        predict_masks(model, spoilt / "bad.jpg", tmp_path / "one", on_error="skip")
+        predict_masks(model, spoilt / "bad.jpg", tmp_path / "one", run=RunOptions(on_error="skip"))
     with pytest.raises(ValueError, match="on_error must be"):
-        predict_masks(model, spoilt, tmp_path / "out", on_error="cry")
+        predict_masks(model, spoilt, tmp_path / "out", run=RunOptions(on_error="cry"))
 
 
 def test_a_name_that_is_no_text(trained, tmp_path):
@@ -356,10 +375,12 @@ def test_a_name_that_is_no_text(trained, tmp_path):
     shutil.copy(images / "a.jpg", folder + b"/\xff.jpg")
     with open(folder + b"/bad\xff.jpg", "wb"):
         pass
-    report = predict_masks(model, tmp_path / "odd", tmp_path / "out", on_error="skip")
+    report = predict_masks(
+        model, tmp_path / "odd", tmp_path / "out", run=RunOptions(on_error="skip")
+    )
     assert [problem.name for problem in report.skipped] == ["bad?.jpg"]
     assert sorted(os.listdir(os.fsencode(tmp_path / "out"))) == [b".gpgc-model", b"\xff.png"]
-    with pytest.raises(FileExistsError, match=r"\?.png exists: leave"):
+    with pytest.raises(FileExistsError, match=r"\?.png exists: keep"):
         predict_masks(model, tmp_path / "odd", tmp_path / "out")
 
 
@@ -373,8 +394,8 @@ def test_a_photo_that_kills_its_workers_is_named(tmp_path):
 
     for seed in range(3):
         save_pair(tmp_path, f"{seed}", seed)
-    given = {"backbone": deadly, "superpixels": 20}
-    ingest(tmp_path / "images", tmp_path / "masks", tmp_path / "data.zarr", **given)
+    recipe = Recipe(backbone=deadly, superpixels=20)
+    ingest(tmp_path / "images", tmp_path / "masks", tmp_path / "data.zarr", recipe=recipe)
     model = GP().fit(open_dataset(tmp_path / "data.zarr"))
     save_pair(tmp_path, "0 deadly", 3, height=70)
     with (
@@ -386,12 +407,11 @@ def test_a_photo_that_kills_its_workers_is_named(tmp_path):
             tmp_path / "images",
             tmp_path / "out",
             backbone=deadly,
-            on_error="skip",
-            client=client,
+            run=RunOptions(on_error="skip", client=client),
         )
     assert report.images == 3
     assert [problem.name for problem in report.skipped] == ["0 deadly.jpg"]
-    assert "workers died over it" in report.skipped[0].reason
+    assert "workers died repeatedly" in report.skipped[0].reason
 
 
 def test_models_that_know_of_no_photos(trained, tmp_path):
@@ -420,7 +440,11 @@ def test_probabilities_of_two_classes_of_several_seen(tmp_path):
     save_pair(tmp_path, "b", 2)
     classes = {0: "grass", 255: "disc", 9: "unseen"}
     ingest(
-        tmp_path / "images", tmp_path / "masks", tmp_path / "data.zarr", classes=classes, **RECIPE
+        tmp_path / "images",
+        tmp_path / "masks",
+        tmp_path / "data.zarr",
+        recipe=RECIPE,
+        masks_as=MaskOptions(classes=classes),
     )
     dataset = open_dataset(tmp_path / "data.zarr")
     model = GP().fit(dataset)
@@ -438,14 +462,13 @@ def networked(tmp_path):
     onnx_file(tmp_path / "then/net.onnx")
     for seed in range(3):
         save_pair(tmp_path, f"{seed}", seed)
+    settings = {"side": 64, "mean": (100, 110, 120), "std": (50, 60, 70)}
+    net = find_backbone(str(tmp_path / "then/net.onnx"), layers=["relu"], **settings)
     ingest(
         tmp_path / "images",
         tmp_path / "masks",
         tmp_path / "data.zarr",
-        backbone=str(tmp_path / "then/net.onnx"),
-        layers=["relu"],
-        backbone_options={"side": 64, "mean": (100, 110, 120), "std": (50, 60, 70)},
-        superpixels=20,
+        recipe=Recipe(backbone=net, superpixels=20),
     )
     return tmp_path, GP().fit(open_dataset(tmp_path / "data.zarr"))
 
@@ -464,7 +487,7 @@ def test_a_network_that_moves(networked):
     for target in ("at once", "moved"):
         assert tree_bytes(folder / target) == tree_bytes(folder / "expected")
     del model.dataset_["backbone"]["path"]
-    with pytest.raises(ValueError, match=r"not say where its network net.onnx lies.*--backbone"):
+    with pytest.raises(ValueError, match=r"not record where its network net.onnx is.*--backbone"):
         predict_masks(model, images, folder / "x")
 
 
@@ -479,18 +502,22 @@ def test_a_network_that_changes(networked):
 def test_an_ingest_goes_on_with_a_network_that_moved(networked, monkeypatch):
     folder, _ = networked
     given = [folder / "images", folder / "masks"]
-    kept = {"layers": ["relu"], "backbone_options": {"side": 64}, "superpixels": 20}
     there, here = str(folder / "then/net.onnx"), str(folder / "now/net.onnx")
+
+    def recipe(path):
+        return Recipe(find_backbone(path, layers=["relu"], side=64), superpixels=20)
+
+    again = RunOptions(resume=True)
     with monkeypatch.context() as patch:
         crash_after(patch, work.Assembly, "begin", 0)
         with pytest.raises(CrashError):
-            ingest(*given, folder / "x.zarr", backbone=there, **kept)
+            ingest(*given, folder / "x.zarr", recipe=recipe(there))
     os.renames(there, here)
-    report = ingest(*given, folder / "x.zarr", backbone=here, resume=True, **kept)
+    report = ingest(*given, folder / "x.zarr", recipe=recipe(here), run=again)
     assert report.resumed == 3
     assert open_dataset(folder / "x.zarr").attrs["backbone"]["path"] == here
     os.renames(here, there)
-    assert ingest(*given, folder / "x.zarr", backbone=there, resume=True, **kept).images == 3
+    assert ingest(*given, folder / "x.zarr", recipe=recipe(there), run=again).images == 3
 
 
 def test_python_functions(trained, tmp_path):
@@ -500,7 +527,7 @@ def test_python_functions(trained, tmp_path):
         return [np.moveaxis(image, -1, 0) / 255]
 
     masks = images.parent / "masks"
-    ingest(images, masks, tmp_path / "data.zarr", backbone=mine, superpixels=20)
+    ingest(images, masks, tmp_path / "data.zarr", recipe=Recipe(backbone=mine, superpixels=20))
     dataset = open_dataset(tmp_path / "data.zarr")
     model = GP().fit(dataset)
     for given in (None, "net.onnx"):
@@ -518,18 +545,18 @@ def test_python_functions(trained, tmp_path):
 
 def test_backbones_are_made_again(tmp_path):
     onnx_file(tmp_path / "net.onnx")
-    net = find_backbone(str(tmp_path / "net.onnx"), ["relu"], side=96, mean=(1.0, 2.0, 3.0))
+    net = find_backbone(str(tmp_path / "net.onnx"), layers=["relu"], side=96, mean=(1.0, 2.0, 3.0))
     for made in (find_backbone("colour"), find_backbone("lite0"), Lite0(256), net):
         stored = json.loads(json.dumps(made.provenance()))
-        assert backbone_of(stored) == made
-        assert backbone_of(stored, made) == made
-        assert backbone_of(stored | {"onnxruntime": "0.1"}) == made
+        assert restore_backbone(stored) == made
+        assert restore_backbone(stored, made) == made
+        assert restore_backbone(stored | {"onnxruntime": "0.1"}) == made
     with pytest.raises(ValueError, match="lite0 has other weights than the model was fitted with"):
-        backbone_of(Lite0().provenance() | {"weights_sha256": "0" * 64})
+        restore_backbone(Lite0().provenance() | {"weights_sha256": "0" * 64})
     with pytest.raises(ValueError, match="another backbone: side was 256, not 512"):
-        backbone_of(Lite0(256).provenance(), Lite0())
+        restore_backbone(Lite0(256).provenance(), Lite0())
     with pytest.raises(ValueError, match="has other weights"):
-        backbone_of(net.provenance(), lambda image: [image])
+        restore_backbone(net.provenance(), lambda image: [image])
 
 
 # -- the command -------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from PIL import Image
 
 from gpgc_dask import open_dataset
 from gpgc_dask.core.errors import PipelineError
-from gpgc_dask.pipelines.ingest import assemble, ingest, work
+from gpgc_dask.pipelines.ingest import Recipe, RunOptions, assemble, ingest, work
 from tests.support.images import save_pair, save_pairs, tree_bytes
 from tests.support.ingesting import COMMAND, QUICK, CrashError, crash_after
 
@@ -33,7 +33,7 @@ def test_killed_three_times_it_ends_bit_for_bit_the_same(tmp_path):
     for moment in moments:
         assert killed([*command, "-o", target], moment, rng.uniform(0, 0.05))
     subprocess.run([*command, "-o", target], check=True, capture_output=True)
-    ingest(images, masks, tmp_path / "whole.zarr", backbone="colour")
+    ingest(images, masks, tmp_path / "whole.zarr", recipe=Recipe(backbone="colour"))
     assert tree_bytes(target) == tree_bytes(tmp_path / "whole.zarr")
 
 
@@ -57,7 +57,7 @@ def killed(command: list, moment: Callable[[], bool], delay: float) -> bool:
 )
 def test_stopped_anywhere_it_goes_on(folders, tmp_path, monkeypatch, small_chunks, step, calls):
     whole, target = tmp_path / "whole.zarr", tmp_path / "data.zarr"
-    ingest(*folders, whole, **QUICK)
+    ingest(*folders, whole, recipe=QUICK)
     owner, name = {
         "part": (work, "write_part"),
         "chunk": (assemble.ChunkTask, "run"),
@@ -66,10 +66,10 @@ def test_stopped_anywhere_it_goes_on(folders, tmp_path, monkeypatch, small_chunk
     with monkeypatch.context() as patch:
         crash_after(patch, owner, name, calls)
         with pytest.raises(CrashError):
-            ingest(*folders, target, **QUICK)
+            ingest(*folders, target, recipe=QUICK)
     with pytest.raises(ValueError, match="is not finished"):
         open_dataset(target)
-    ingest(*folders, target, resume=True, **QUICK)
+    ingest(*folders, target, recipe=QUICK, run=RunOptions(resume=True))
     assert tree_bytes(target) == tree_bytes(whole)
 
 
@@ -77,9 +77,9 @@ def test_what_is_done_is_not_done_again(folders, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         crash_after(patch, assemble.ChunkTask, "run", 0)
         with pytest.raises(CrashError):
-            ingest(*folders, tmp_path / "data.zarr", **QUICK)
+            ingest(*folders, tmp_path / "data.zarr", recipe=QUICK)
     monkeypatch.setattr(work, "describe", None)
-    report = ingest(*folders, tmp_path / "data.zarr", resume=True, **QUICK)
+    report = ingest(*folders, tmp_path / "data.zarr", recipe=QUICK, run=RunOptions(resume=True))
     assert report.resumed == 30
     assert report.images == 30
 
@@ -89,10 +89,10 @@ def test_files_left_by_killed_writers_are_removed(folders, reference, tmp_path, 
     with monkeypatch.context() as patch:
         crash_after(patch, assemble.ChunkTask, "run", 1)
         with pytest.raises(CrashError):
-            ingest(*folders, target, **QUICK)
+            ingest(*folders, target, recipe=QUICK)
     (target / "features/c/0").mkdir(parents=True, exist_ok=True)
     (target / "features/c/0/0.abc.partial").write_bytes(b"half")
-    ingest(*folders, target, resume=True, **QUICK)
+    ingest(*folders, target, recipe=QUICK, run=RunOptions(resume=True))
     assert tree_bytes(target) == tree_bytes(reference)
 
 
@@ -108,13 +108,13 @@ def test_images_that_change_between_runs(tmp_path, monkeypatch, small_chunks, st
     with monkeypatch.context() as patch:
         crash_after(patch, owner, name, calls)
         with pytest.raises(CrashError):
-            ingest(images, masks, target, **QUICK)
+            ingest(images, masks, target, recipe=QUICK)
     (images / "photo_003.jpg").unlink()
     (masks / "photo_003.png").unlink()
     save_pair(tmp_path, "aaa", 77)
     Image.fromarray(np.zeros((60, 80), dtype=np.uint8)).save(masks / "photo_005.png")
-    ingest(images, masks, target, resume=True, **QUICK)
-    ingest(images, masks, tmp_path / "whole.zarr", **QUICK)
+    ingest(images, masks, target, recipe=QUICK, run=RunOptions(resume=True))
+    ingest(images, masks, tmp_path / "whole.zarr", recipe=QUICK)
     assert tree_bytes(target) == tree_bytes(tmp_path / "whole.zarr")
     found = open_dataset(target)
     assert found["image_name"].values[0] == "aaa.jpg"
@@ -127,7 +127,14 @@ def test_resuming_in_another_way_is_refused(folders, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         crash_after(patch, work, "write_part", 1)
         with pytest.raises(CrashError):
-            ingest(*folders, target, **QUICK)
-    with pytest.raises(PipelineError, match=r"what differs: recipe .*20.* there, .*30.* here"):
-        ingest(*folders, target, resume=True, backbone="colour", superpixels=30)
-    ingest(*folders, target, resume=True, **QUICK)
+            ingest(*folders, target, recipe=QUICK)
+    with pytest.raises(
+        PipelineError, match=r"with other settings: recipe .*20.* there, .*30.* here"
+    ):
+        ingest(
+            *folders,
+            target,
+            recipe=Recipe(backbone="colour", superpixels=30),
+            run=RunOptions(resume=True),
+        )
+    ingest(*folders, target, recipe=QUICK, run=RunOptions(resume=True))

@@ -9,7 +9,8 @@ import xarray as xr
 
 from gpgc_dask import open_dataset
 from gpgc_dask.core.errors import PipelineError
-from gpgc_dask.pipelines.ingest import assemble, ingest, work
+from gpgc_dask.pipelines import batches
+from gpgc_dask.pipelines.ingest import Recipe, RunOptions, assemble, ingest, work
 from gpgc_dask.storage import location as storage
 from tests.support.images import save_pair, save_pairs, tree_bytes
 from tests.support.ingesting import QUICK, CrashError, crash_after, truncate
@@ -23,13 +24,23 @@ def test_an_existing_dataset_is_kept_unless_told_otherwise(folders, reference, t
     shutil.copytree(reference, target)
     before = tree_bytes(target)
     with pytest.raises(FileExistsError, match="--overwrite"):
-        ingest(*folders, target, **QUICK)
-    report = ingest(*folders, target, resume=True, **QUICK)
+        ingest(*folders, target, recipe=QUICK)
+    report = ingest(*folders, target, recipe=QUICK, run=RunOptions(resume=True))
     assert report.resumed == 30
-    with pytest.raises(PipelineError, match="what differs: recipe"):
-        ingest(*folders, target, resume=True, backbone="colour", superpixels=30)
+    with pytest.raises(PipelineError, match="with other settings: recipe"):
+        ingest(
+            *folders,
+            target,
+            recipe=Recipe(backbone="colour", superpixels=30),
+            run=RunOptions(resume=True),
+        )
     assert tree_bytes(target) == before
-    report = ingest(*folders, target, overwrite=True, backbone="colour", superpixels=10)
+    report = ingest(
+        *folders,
+        target,
+        recipe=Recipe(backbone="colour", superpixels=10),
+        run=RunOptions(overwrite=True),
+    )
     assert open_dataset(target).attrs["recipe"]["superpixels"] == 10
     assert report.resumed == 0
 
@@ -39,17 +50,19 @@ def test_bad_input_does_not_cost_the_dataset_that_is_there(folders, reference, t
     shutil.copytree(reference, target)
     before = tree_bytes(target)
     with pytest.raises(NotADirectoryError):
-        ingest(tmp_path / "nowhere", folders[1], target, overwrite=True, **QUICK)
+        ingest(
+            tmp_path / "nowhere", folders[1], target, recipe=QUICK, run=RunOptions(overwrite=True)
+        )
     with pytest.raises(ValueError, match="backbone"):
-        ingest(*folders, target, overwrite=True, backbone="alexnet")
+        ingest(*folders, target, recipe=Recipe(backbone="alexnet"), run=RunOptions(overwrite=True))
     assert tree_bytes(target) == before
 
 
 def test_work_is_never_lost_when_there_is_much_of_it(folders, reference, tmp_path, monkeypatch):
-    monkeypatch.setattr(work, "LEAST_TASKS", 1)
-    monkeypatch.setattr(work, "TASKS_A_THREAD", 1)
-    monkeypatch.setattr(work, "IMAGES_A_TASK", 2)
-    assert ingest(*folders, tmp_path / "data.zarr", **QUICK).images == 30
+    monkeypatch.setattr(batches, "MIN_TASKS", 1)
+    monkeypatch.setattr(batches, "TASKS_PER_THREAD", 1)
+    monkeypatch.setattr(work, "IMAGES_PER_TASK", 2)
+    assert ingest(*folders, tmp_path / "data.zarr", recipe=QUICK).images == 30
     assert tree_bytes(tmp_path / "data.zarr") == tree_bytes(reference)
 
 
@@ -60,8 +73,8 @@ def test_parts_that_vanish_are_noticed(folders, tmp_path, monkeypatch):
 
     original, count = work.write_part, iter([0, 1, 0, 0])
     monkeypatch.setattr(work, "write_part", forgetful)
-    with pytest.raises(PipelineError, match=r"[68] images that were done are gone"):
-        ingest(*folders, tmp_path / "data.zarr", **QUICK)
+    with pytest.raises(PipelineError, match=r"[68] finished images are gone"):
+        ingest(*folders, tmp_path / "data.zarr", recipe=QUICK)
 
 
 def test_the_last_ingest_to_come_has_the_target(folders, reference, tmp_path):
@@ -70,10 +83,10 @@ def test_the_last_ingest_to_come_has_the_target(folders, reference, tmp_path):
 
     def intrude(progress):
         if progress.done >= 8 and not state:
-            state["second"] = ingest(*folders, target, resume=True, **QUICK)
+            state["second"] = ingest(*folders, target, recipe=QUICK, run=RunOptions(resume=True))
 
-    with pytest.raises(PipelineError, match="another ingest has taken over"):
-        ingest(*folders, target, progress=intrude, **QUICK)
+    with pytest.raises(PipelineError, match="another ingest writes to"):
+        ingest(*folders, target, recipe=QUICK, run=RunOptions(progress=intrude))
     assert state["second"].images == 30
     assert tree_bytes(target) == tree_bytes(reference)
 
@@ -82,59 +95,65 @@ def test_the_last_ingest_to_come_has_the_target(folders, reference, tmp_path):
 def test_an_overwrite_that_is_stopped_can_go_on(folders, reference, tmp_path, monkeypatch, calls):
     """Whatever was removed by then: never half a dataset that passes for a whole one."""
     target = tmp_path / "data.zarr"
-    ingest(*folders, target, backbone="colour", superpixels=10)
+    ingest(*folders, target, recipe=Recipe(backbone="colour", superpixels=10))
     before = tree_bytes(target)
     with monkeypatch.context() as patch:
         crash_after(patch, storage, "_remove_local", calls)
         with pytest.raises(CrashError):
-            ingest(*folders, target, overwrite=True, **QUICK)
+            ingest(*folders, target, recipe=QUICK, run=RunOptions(overwrite=True))
     if calls == 0:
         assert open_dataset(target).attrs["recipe"]["superpixels"] == 10
         assert tree_bytes(target).items() > before.items()
-        ingest(*folders, target, overwrite=True, **QUICK)
+        ingest(*folders, target, recipe=QUICK, run=RunOptions(overwrite=True))
     else:
         with pytest.raises(ValueError, match="is not finished"):
             open_dataset(target)
-        ingest(*folders, target, resume=True, **QUICK)
+        ingest(*folders, target, recipe=QUICK, run=RunOptions(resume=True))
     assert tree_bytes(target) == tree_bytes(reference)
 
 
 def test_a_link_as_target_stays_a_link(folders, reference, tmp_path):
     (tmp_path / "disk").mkdir()
     (tmp_path / "data.zarr").symlink_to(tmp_path / "disk", target_is_directory=True)
-    ingest(*folders, tmp_path / "data.zarr", backbone="colour", superpixels=10)
-    ingest(*folders, tmp_path / "data.zarr", overwrite=True, **QUICK)
+    ingest(*folders, tmp_path / "data.zarr", recipe=Recipe(backbone="colour", superpixels=10))
+    ingest(*folders, tmp_path / "data.zarr", recipe=QUICK, run=RunOptions(overwrite=True))
     assert (tmp_path / "data.zarr").is_symlink()
     assert tree_bytes(tmp_path / "disk") == tree_bytes(reference)
 
 
 def test_a_target_that_looks_like_a_chain_of_urls(folders, reference, tmp_path):
-    ingest(*folders, tmp_path / "a::b.zarr", **QUICK)
+    ingest(*folders, tmp_path / "a::b.zarr", recipe=QUICK)
     assert tree_bytes(tmp_path / "a::b.zarr") == tree_bytes(reference)
     assert open_dataset(tmp_path / "a::b.zarr").sizes["photo"] == 30
 
 
 def test_a_clients_owner_keeps_it(client, folders, tmp_path):
-    ingest(*folders, tmp_path / "data.zarr", client=client, **QUICK)
+    ingest(*folders, tmp_path / "data.zarr", recipe=QUICK, run=RunOptions(client=client))
     assert client.submit(lambda: 1).result() == 1
 
 
 def test_a_finished_dataset_does_not_hide_changed_images(tmp_path):
     images, masks = save_pairs(tmp_path, 3)
     truncate(images / "photo_001.jpg", 700)
-    ingest(images, masks, tmp_path / "data.zarr", on_error="skip", **QUICK)
-    ingest(images, masks, tmp_path / "data.zarr", on_error="skip", resume=True, **QUICK)
+    ingest(images, masks, tmp_path / "data.zarr", recipe=QUICK, run=RunOptions(on_error="skip"))
+    ingest(
+        images,
+        masks,
+        tmp_path / "data.zarr",
+        recipe=QUICK,
+        run=RunOptions(on_error="skip", resume=True),
+    )
     save_pair(tmp_path, "photo_001", 1)
     with pytest.raises(PipelineError, match=r"changed since: 0 more, 0 fewer, or other content"):
-        ingest(images, masks, tmp_path / "data.zarr", resume=True, **QUICK)
+        ingest(images, masks, tmp_path / "data.zarr", recipe=QUICK, run=RunOptions(resume=True))
 
 
 def test_a_finished_dataset_does_not_hide_new_images(tmp_path):
     images, masks = save_pairs(tmp_path, 3)
-    ingest(images, masks, tmp_path / "data.zarr", **QUICK)
+    ingest(images, masks, tmp_path / "data.zarr", recipe=QUICK)
     save_pair(tmp_path, "new", 9)
     with pytest.raises(PipelineError, match="files have changed since: 1 more, 0 fewer"):
-        ingest(images, masks, tmp_path / "data.zarr", resume=True, **QUICK)
+        ingest(images, masks, tmp_path / "data.zarr", recipe=QUICK, run=RunOptions(resume=True))
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
@@ -145,21 +164,21 @@ def test_other_things_are_never_overwritten(folders, tmp_path, overwrite):
     file.write_text("precious")
     for target in (folder, file):
         with pytest.raises(FileExistsError, match="not a gpgc_dask dataset"):
-            ingest(*folders, target, overwrite=overwrite, **QUICK)
+            ingest(*folders, target, recipe=QUICK, run=RunOptions(overwrite=overwrite))
     assert (folder / "chapter.tex").read_text() == file.read_text() == "precious"
 
 
 def test_a_target_in_memory(folders, reference):
-    ingest(*folders, "memory://tests/data.zarr", overwrite=True, **QUICK)
+    ingest(*folders, "memory://tests/data.zarr", recipe=QUICK, run=RunOptions(overwrite=True))
     found = open_dataset("memory://tests/data.zarr")
     xr.testing.assert_identical(found.load(), open_dataset(reference).load())
     with pytest.raises(FileExistsError, match=r"memory://tests/data.zarr exists"):
-        ingest(*folders, "memory://tests/data.zarr", **QUICK)
+        ingest(*folders, "memory://tests/data.zarr", recipe=QUICK)
 
 
 def test_a_target_in_memory_needs_workers_in_this_process(client, folders):
-    with pytest.raises(ValueError, match="lives in this process alone"):
-        ingest(*folders, "memory://tests/other.zarr", **QUICK)
+    with pytest.raises(ValueError, match="exists in this process only"):
+        ingest(*folders, "memory://tests/other.zarr", recipe=QUICK)
     with pytest.raises(FileNotFoundError):
         open_dataset("memory://tests/other.zarr")
 
@@ -174,18 +193,18 @@ def bucket():
 
 def test_a_target_in_an_object_store(bucket, folders, reference, monkeypatch, small_chunks):
     url, options = f"{bucket[0]}/data.zarr", bucket[1]
-    given = {"storage_options": options, **QUICK}
+    given = {"storage_options": options, "recipe": QUICK}
     with monkeypatch.context() as patch:
         crash_after(patch, assemble.ChunkTask, "run", 7)
         with pytest.raises(CrashError):
             ingest(*folders, url, **given)
     with pytest.raises(FileExistsError, match="--resume"):
         ingest(*folders, url, **given)
-    ingest(*folders, url, resume=True, **given)
+    ingest(*folders, url, **given, run=RunOptions(resume=True))
     found = open_dataset(url, storage_options=options)
     xr.testing.assert_identical(found.load(), open_dataset(reference).load())
 
 
 def test_an_unknown_protocol_says_what_is_missing(folders):
     with pytest.raises(ValueError, match="nothing://x cannot be reached"):
-        ingest(*folders, "nothing://x", **QUICK)
+        ingest(*folders, "nothing://x", recipe=QUICK)

@@ -14,7 +14,7 @@ import pytest
 from sklearn.model_selection import GroupKFold
 from sklearn.svm import LinearSVC
 
-from gpgc_dask import MarginSVM, load, open_dataset
+from gpgc_dask import MarginSVM, RunOptions, load, open_dataset
 from gpgc_dask.core.progress import seconds_left
 from gpgc_dask.pipelines.train import checkpoint_path, train
 from tests.support.images import tree_bytes
@@ -35,13 +35,13 @@ def test_a_stopped_fit_goes_on(reference, tmp_path):
     whole = train(reference, tmp_path / "whole.zarr")
     target = tmp_path / "model.zarr"
     with pytest.raises(CrashError):
-        train(reference, target, progress=stop_at(2))
+        train(reference, target, run=RunOptions(progress=stop_at(2)))
     assert checkpoint_path(target).exists()
     assert not target.exists()
     with pytest.raises(FileExistsError, match=r"unfinished fit.*--resume.*--overwrite"):
         train(reference, target)
     seen = []
-    model = train(reference, target, resume=True, progress=seen.append)
+    model = train(reference, target, run=RunOptions(resume=True, progress=seen.append))
     # The listener is told of a read before the step after it is kept.
     assert seen[0]["iteration"] == 2
     assert not checkpoint_path(target).exists()
@@ -58,11 +58,11 @@ def test_a_fit_that_died_before_its_review(reference, tmp_path, monkeypatch):
             train(reference, target)
     assert not hasattr(load(target), "review_")
     stages = []
-    model = train(reference, target, resume=True, announce=stages.append)
+    model = train(reference, target, announce=stages.append, run=RunOptions(resume=True))
     assert stages == ["review"]
     assert len(model.review_) == 30
     before = tree_bytes(target)
-    train(reference, target, resume=True, announce=stages.append)
+    train(reference, target, announce=stages.append, run=RunOptions(resume=True))
     assert stages == ["review"]
     assert tree_bytes(target) == before
 
@@ -75,7 +75,7 @@ def test_a_model_that_cannot_be_saved_costs_no_fit(reference, tmp_path, monkeypa
             train(reference, target)
     assert checkpoint_path(target).exists()
     seen = []
-    train(reference, target, resume=True, progress=seen.append)
+    train(reference, target, run=RunOptions(resume=True, progress=seen.append))
     assert len(seen) <= 2
     assert not checkpoint_path(target).exists()
 
@@ -83,13 +83,13 @@ def test_a_model_that_cannot_be_saved_costs_no_fit(reference, tmp_path, monkeypa
 def test_overwriting_begins_anew(reference, tmp_path):
     target = tmp_path / "model.zarr"
     with pytest.raises(CrashError):
-        train(reference, target, progress=stop_at(2))
+        train(reference, target, run=RunOptions(progress=stop_at(2)))
     seen = []
-    train(reference, target, overwrite=True, progress=seen.append)
+    train(reference, target, run=RunOptions(overwrite=True, progress=seen.append))
     assert seen[0]["iteration"] == 0
     with pytest.raises(FileExistsError, match="--overwrite"):
         train(reference, target)
-    model = train(reference, target, overwrite=True, method="gp")
+    model = train(reference, target, method="gp", run=RunOptions(overwrite=True))
     assert type(model).__name__ == "GP"
 
 
@@ -97,15 +97,22 @@ def test_resuming_something_else_is_refused(reference, tmp_path):
     target = tmp_path / "model.zarr"
     train(reference, target, parameters={"redundancy": 1.0})
     with pytest.raises(ValueError, match=r"redundancy \(1.0 there, auto here\)"):
-        train(reference, target, resume=True)
+        train(reference, target, run=RunOptions(resume=True))
     with pytest.raises(ValueError, match=r"method \(GPGC there, GP here\)"):
-        train(reference, target, resume=True, method="gp", parameters={"redundancy": 1.0})
+        train(
+            reference,
+            target,
+            method="gp",
+            parameters={"redundancy": 1.0},
+            run=RunOptions(resume=True),
+        )
 
 
 def test_ctrl_c_says_how_to_go_on(reference, tmp_path):
     target = tmp_path / "model.zarr"
     command = [sys.executable, "-m", "gpgc_dask", "fit", str(reference), "-o", str(target)]
-    slow = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    slow = {**os.environ, "PYTHONPATH": path}
     (tmp_path / "sitecustomize.py").write_text(
         "import time\n"
         "import gpgc_dask.gp.checkpoint as c\n"
@@ -162,7 +169,7 @@ def test_the_svm_goes_the_same_way(run, reference, tmp_path, folders):
     given = [target, folders[0], "-o", tmp_path / "m", "--workers", 1]
     code, _, err = run("predict", *given, "--std", tmp_path / "s")
     assert code == 1
-    assert "knows no probabilities" in err
+    assert "has no probabilities" in err
     assert run("predict", *given)[0] == 0
     assert len(list((tmp_path / "m").glob("*.png"))) == 30
     assert run("plan", reference, "--method", "svm")[0] == 0

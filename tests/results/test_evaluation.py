@@ -388,7 +388,7 @@ def test_what_cannot_be_compared(tmp_path):
         evaluate(predicted, true, foreground=[1], void=[0, 255])
     with pytest.raises(ValueError, match="names of their own, got a, a"):
         evaluate(predicted, true, classes={0: "a", 255: "a"})
-    with pytest.raises(ValueError, match="give one of foreground"):
+    with pytest.raises(ValueError, match="choose one of foreground"):
         evaluate(predicted, true, classes={0: "a", 255: "b"}, foreground=[255])
 
 

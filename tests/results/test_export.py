@@ -16,7 +16,7 @@ from PIL import Image
 from gpgc_dask import GP, GPGC, MarginSVM, load, open_dataset
 from gpgc_dask.imaging.painting import write_masks
 from gpgc_dask.models.review import predict_and_review, rank
-from gpgc_dask.pipelines.ingest import ingest
+from gpgc_dask.pipelines.ingest import MaskOptions, ingest
 from gpgc_dask.results.export import EXPORTS, export
 from gpgc_dask.results.export.runs import boxed_runs, brush_bytes
 from gpgc_dask.results.ranking import records, select_worst
@@ -282,7 +282,7 @@ def test_by_confidence(job, tmp_path):
 
 def test_files_that_are_gone_are_left_out(tmp_path):
     images, masks = save_pairs(tmp_path, 4)
-    ingest(images, masks, tmp_path / "data.zarr", **QUICK)
+    ingest(images, masks, tmp_path / "data.zarr", recipe=QUICK)
     model = GP().fit(open_dataset(tmp_path / "data.zarr"))
     model.review(open_dataset(tmp_path / "data.zarr"))
     with pytest.raises(ValueError, match="no image has agreement below -1: there is nothing"):
@@ -316,7 +316,9 @@ def test_several_classes_and_turned_photos(tmp_path):
     turned = Image.open(images / "photo_000.jpg")
     turned.save(images / "photo_000.jpg", exif=exif)
     classes = {7: "horse", 0: "background", 9: "grass"}
-    ingest(images, masks, tmp_path / "data.zarr", classes=classes, **QUICK)
+    ingest(
+        images, masks, tmp_path / "data.zarr", recipe=QUICK, masks_as=MaskOptions(classes=classes)
+    )
     dataset = open_dataset(tmp_path / "data.zarr")
     model = GPGC().fit(dataset)
     model.review(dataset)
@@ -337,10 +339,8 @@ def test_several_classes_and_turned_photos(tmp_path):
 def test_masks_of_a_coco_file(tmp_path):
     images, masks = save_pairs(tmp_path, 4)
     write_coco(images, masks, tmp_path / "coco.json")
-    ingest(
-        images, None, tmp_path / "data.zarr", coco=tmp_path / "coco.json", categories=["horse"],
-        **QUICK,
-    )  # fmt: skip
+    horses = MaskOptions(format="coco", categories=["horse"])
+    ingest(images, tmp_path / "coco.json", tmp_path / "data.zarr", recipe=QUICK, masks_as=horses)
     dataset = open_dataset(tmp_path / "data.zarr")
     model = GP().fit(dataset)
     model.review(dataset)

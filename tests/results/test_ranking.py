@@ -14,7 +14,7 @@ from PIL import Image
 
 from gpgc_dask import GP, GPGC, load, open_dataset
 from gpgc_dask.models.review import rank
-from gpgc_dask.pipelines.ingest import ingest
+from gpgc_dask.pipelines.ingest import MaskOptions, Recipe, RunOptions, ingest
 from gpgc_dask.pipelines.train import train
 from gpgc_dask.results.columns import column_names
 from gpgc_dask.results.ranking import is_suspect, records, select_best, to_csv
@@ -40,7 +40,13 @@ def job(tmp_path_factory):
     save_mask(folder, "photo_002", np.full(shape, 255))
     save_mask(folder, "photo_003", np.full(shape, 128))
     save_pair(folder, "deep/er/photo, with comma", 40)
-    ingest(folder / "images", folder / "masks", folder / "data.zarr", void=[128], **QUICK)
+    ingest(
+        folder / "images",
+        folder / "masks",
+        folder / "data.zarr",
+        recipe=QUICK,
+        masks_as=MaskOptions(void=[128]),
+    )
     dataset = open_dataset(folder / "data.zarr")
     with pytest.warns(UserWarning, match="fewer than two labelled"):
         model = GPGC().fit(dataset)
@@ -162,11 +168,16 @@ def test_a_model_keeps_its_review(job, table, tmp_path):
 
 def test_another_dataset_is_no_review(job, tmp_path):
     folder, _, model = job
-    ingest(*save_pairs(tmp_path, 12), tmp_path / "other.zarr", **QUICK)
+    ingest(*save_pairs(tmp_path, 12), tmp_path / "other.zarr", recipe=QUICK)
     with pytest.raises(ValueError, match="fitted on another dataset"):
         model.review(open_dataset(tmp_path / "other.zarr"))
     images = [folder / "images", folder / "masks"]
-    ingest(*images, tmp_path / "finer.zarr", void=[128], backbone="colour", superpixels=30)
+    ingest(
+        *images,
+        tmp_path / "finer.zarr",
+        recipe=Recipe(backbone="colour", superpixels=30),
+        masks_as=MaskOptions(void=[128]),
+    )
     with pytest.raises(ValueError, match="recipe superpixels is 20 there, 30 here"):
         model.review(open_dataset(tmp_path / "finer.zarr"))
     with pytest.raises(TypeError, match="pass the dataset"):
@@ -207,8 +218,8 @@ def test_no_name_leads_out_of_the_folder(job, table, tmp_path, name):
 def test_a_coco_file_of_the_selected(tmp_path, run):
     images, masks = save_pairs(tmp_path, 12)
     write_coco(images, masks, tmp_path / "all.json")
-    given = {"coco": tmp_path / "all.json", "categories": ["horse"], **QUICK}
-    ingest(images, None, tmp_path / "data.zarr", **given)
+    horses = MaskOptions(format="coco", categories=["horse"])
+    ingest(images, tmp_path / "all.json", tmp_path / "data.zarr", recipe=QUICK, masks_as=horses)
     model = train(tmp_path / "data.zarr", tmp_path / "model.zarr")
     out, folder = tmp_path / "kept.json", tmp_path / "clean"
     code, text, err = run(
@@ -226,7 +237,7 @@ def test_a_coco_file_of_the_selected(tmp_path, run):
     assert json.loads((folder / "annotations.json").read_text()) == content
     assert len(list((folder / "images").iterdir())) == 5
     with pytest.raises(ValueError, match="not from a COCO file"):
-        filter_coco({"masks": "masks"}, best, tmp_path / "x.json")
+        filter_coco({"format": "masks", "masks": "masks"}, best, tmp_path / "x.json")
 
 
 def test_links_and_pipes_are_written_through(run, job, tmp_path):
@@ -246,17 +257,17 @@ def test_links_and_pipes_are_written_through(run, job, tmp_path):
 
 
 def test_one_image_agrees_with_nobody(tmp_path):
-    ingest(*save_pairs(tmp_path, 1), tmp_path / "one.zarr", **QUICK)
+    ingest(*save_pairs(tmp_path, 1), tmp_path / "one.zarr", recipe=QUICK)
     dataset = open_dataset(tmp_path / "one.zarr")
     assert GPGC().fit(dataset).review(dataset)["agreement"].isna().all()
 
 
 def test_a_dataset_made_anew_is_another_one(tmp_path):
     images, masks = save_pairs(tmp_path, 12)
-    ingest(images, masks, tmp_path / "d.zarr", **QUICK)
+    ingest(images, masks, tmp_path / "d.zarr", recipe=QUICK)
     model = GPGC().fit(open_dataset(tmp_path / "d.zarr"))
     save_mask(tmp_path, "photo_000", np.zeros((60, 80)))
-    ingest(images, masks, tmp_path / "d.zarr", overwrite=True, **QUICK)
+    ingest(images, masks, tmp_path / "d.zarr", recipe=QUICK, run=RunOptions(overwrite=True))
     with pytest.raises(ValueError, match="has been made anew since"):
         model.review(open_dataset(tmp_path / "d.zarr"))
 

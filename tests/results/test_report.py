@@ -14,7 +14,7 @@ from PIL import Image
 from gpgc_dask import GP, GPGC, open_dataset
 from gpgc_dask.imaging.painting import paint_image
 from gpgc_dask.models.review import rank
-from gpgc_dask.pipelines.ingest import ingest
+from gpgc_dask.pipelines.ingest import MaskOptions, ingest
 from gpgc_dask.results.charts import bars, histogram, line
 from gpgc_dask.results.pictures import thumbnail_side
 from gpgc_dask.results.report import page as report_page
@@ -49,7 +49,7 @@ def job(tmp_path_factory):
     save_pair(folder, "sub/empty", 22)
     empty = folder / "masks/sub/empty.png"
     Image.fromarray(np.zeros_like(np.asarray(Image.open(empty)))).save(empty)
-    ingest(folder / "images", folder / "masks", folder / "data.zarr", **QUICK)
+    ingest(folder / "images", folder / "masks", folder / "data.zarr", recipe=QUICK)
     dataset = open_dataset(folder / "data.zarr")
     return folder, dataset, GPGC().fit(dataset)
 
@@ -120,7 +120,7 @@ def test_it_asks_for_nothing(report, job):
 
 def test_photos_that_are_gone(job, tmp_path):
     folder = save_pairs(tmp_path, 12)[0].parent
-    ingest(folder / "images", folder / "masks", tmp_path / "data.zarr", **QUICK)
+    ingest(folder / "images", folder / "masks", tmp_path / "data.zarr", recipe=QUICK)
     dataset = open_dataset(tmp_path / "data.zarr")
     model = GPGC().fit(dataset)
     (folder / "images/photo_003.jpg").unlink()
@@ -134,8 +134,8 @@ def test_photos_that_are_gone(job, tmp_path):
 def test_masks_of_a_coco_file(tmp_path):
     images, masks = save_pairs(tmp_path, 12)
     write_coco(images, masks, tmp_path / "all.json")
-    given = {"coco": tmp_path / "all.json", "categories": ["horse"], **QUICK}
-    ingest(images, None, tmp_path / "data.zarr", **given)
+    horses = MaskOptions(format="coco", categories=["horse"])
+    ingest(images, tmp_path / "all.json", tmp_path / "data.zarr", recipe=QUICK, masks_as=horses)
     dataset = open_dataset(tmp_path / "data.zarr")
     model = GPGC().fit(dataset)
     write_report(dataset, model, tmp_path / "r.html")
@@ -156,7 +156,7 @@ def test_a_large_turned_photo(tmp_path):
     tags = Image.Exif()
     tags[0x0112] = 6
     Image.open(turned).save(turned, exif=tags)
-    ingest(images, masks, tmp_path / "data.zarr", **QUICK)
+    ingest(images, masks, tmp_path / "data.zarr", recipe=QUICK)
     dataset = open_dataset(tmp_path / "data.zarr")
     assert write_report(dataset, GPGC().fit(dataset), tmp_path / "r.html").gone == 0
     names = [one["image"] for one in embedded(tmp_path / "r.html", "data")["images"]]
@@ -178,7 +178,7 @@ def shown_labels(base64_png):
 
 def test_masks_that_have_changed(tmp_path):
     images, masks = save_pairs(tmp_path, 12)
-    ingest(images, masks, tmp_path / "data.zarr", **QUICK)
+    ingest(images, masks, tmp_path / "data.zarr", recipe=QUICK)
     dataset = open_dataset(tmp_path / "data.zarr")
     model = GPGC().fit(dataset)
     assert write_report(dataset, model, tmp_path / "r.html").changed == 0
@@ -201,7 +201,7 @@ def test_one_noise_for_all(job, tmp_path):
 
 def test_another_dataset_is_refused(job, tmp_path):
     _, _, model = job
-    ingest(*save_pairs(tmp_path, 12), tmp_path / "other.zarr", **QUICK)
+    ingest(*save_pairs(tmp_path, 12), tmp_path / "other.zarr", recipe=QUICK)
     with pytest.raises(ValueError, match=r"fitted on another dataset .* of 16 images"):
         write_report(open_dataset(tmp_path / "other.zarr"), model, tmp_path / "r.html")
     assert not (tmp_path / "r.html").exists()
@@ -359,8 +359,9 @@ def test_several_classes(browser, tmp_path):
         mask = np.where(mask & (np.arange(80) > 40), 2, mask)
         Image.fromarray(mask.astype(np.uint8)).save(path)
     classes = {0: "ground", 1: "<b>left</b>", 2: "right"}
-    given = {"classes": classes, **QUICK}
-    ingest(tmp_path / "images", tmp_path / "masks", tmp_path / "data.zarr", **given)
+    options = MaskOptions(classes=classes)
+    images, masks = tmp_path / "images", tmp_path / "masks"
+    ingest(images, masks, tmp_path / "data.zarr", recipe=QUICK, masks_as=options)
     dataset = open_dataset(tmp_path / "data.zarr")
     write_report(dataset, GPGC().fit(dataset), tmp_path / "r.html")
     context = browser.new_context(viewport={"width": 1366, "height": 900})

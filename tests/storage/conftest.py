@@ -20,7 +20,7 @@ def sound(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("gpgc_dask.data.writing.CHUNK_BYTES", 64 * 31 * 4)
         patch.setattr("gpgc_dask.data.writing.SEGMENT_BYTES", 4 * 2 * 60 * 80)
-        ingest(images, masks, folder / "data.zarr", **QUICK)
+        ingest(images, masks, folder / "data.zarr", recipe=QUICK)
     return folder / "data.zarr"
 
 

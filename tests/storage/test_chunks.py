@@ -16,7 +16,7 @@ from gpgc_dask import GP, GPGC, MarginSVM, load, open_dataset
 from gpgc_dask.core.errors import CorruptedError, InputError
 from gpgc_dask.data.schema import VARIABLES
 from gpgc_dask.imaging.painting import write_masks
-from gpgc_dask.pipelines.ingest import assemble, ingest
+from gpgc_dask.pipelines.ingest import RunOptions, assemble, ingest
 from gpgc_dask.storage.verified import VerifiedArray
 from tests.support.corruption import empty, flip, four_zeros, halve, images_of_rows, rewrite
 from tests.support.images import save_pairs, tree_bytes
@@ -103,7 +103,7 @@ def test_every_chunk_is_written(tmp_path):
     images, masks = save_pairs(tmp_path, 3)
     for path in masks.iterdir():
         Image.fromarray(np.zeros((60, 80), dtype=np.uint8)).save(path)
-    ingest(images, masks, tmp_path / "data.zarr", **QUICK)
+    ingest(images, masks, tmp_path / "data.zarr", recipe=QUICK)
     assert not open_dataset(tmp_path / "data.zarr")["label"].values.any()
     assert (tmp_path / "data.zarr/label/c/0").exists()
 
@@ -132,15 +132,15 @@ def test_what_an_unfinished_ingest_keeps_is_guarded_too(sound, tmp_path, monkeyp
     with monkeypatch.context() as patch:
         crash_after(patch, assemble.ChunkTask, "run", 0)
         with pytest.raises(CrashError):
-            ingest(*folders, target, **QUICK)
+            ingest(*folders, target, recipe=QUICK)
     part = min((target / ".ingest/parts").glob(f"*.{kind}"))
     flip(part, part.stat().st_size // 2)
     with pytest.raises(CorruptedError, match=r"is corrupted: remove .*--resume"):
-        ingest(*folders, target, resume=True, **QUICK)
+        ingest(*folders, target, recipe=QUICK, run=RunOptions(resume=True))
     for path in part.parent.glob(f"{part.stem}.*"):
         path.unlink()
-    ingest(*folders, target, resume=True, **QUICK)
-    ingest(*folders, tmp_path / "whole.zarr", **QUICK)
+    ingest(*folders, target, recipe=QUICK, run=RunOptions(resume=True))
+    ingest(*folders, tmp_path / "whole.zarr", recipe=QUICK)
     assert tree_bytes(target) == tree_bytes(tmp_path / "whole.zarr")
 
 

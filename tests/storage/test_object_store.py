@@ -18,7 +18,7 @@ from distributed import Client, LocalCluster
 
 from gpgc_dask import GP, GPGC, load, open_dataset
 from gpgc_dask.core.errors import StoreError
-from gpgc_dask.pipelines.ingest import ingest
+from gpgc_dask.pipelines.ingest import RunOptions, ingest
 from gpgc_dask.pipelines.train import checkpoint_path, train
 from gpgc_dask.storage.location import Location
 from gpgc_dask.storage.retries import is_transient, with_retries
@@ -73,7 +73,7 @@ def stored(s3, folders):
     url = "s3://bucket/data.zarr"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("gpgc_dask.data.writing.CHUNK_BYTES", 64 * 31 * 4)
-        ingest(*folders, url, **QUICK)
+        ingest(*folders, url, recipe=QUICK)
     return url
 
 
@@ -181,13 +181,15 @@ def test_who_serves_it(proxy, stored):
 def test_a_stopped_fit_goes_on(proxy, stored, local_model):
     target = "s3://bucket/stopped.zarr"
     with pytest.raises(CrashError):
-        train(stored, target, parameters=PAPER, progress=stop_at(2))
+        train(stored, target, parameters=PAPER, run=RunOptions(progress=stop_at(2)))
     assert Location.of(checkpoint_path(target)).exists()
     assert not Location.of(target).exists()
     with pytest.raises(FileExistsError, match=r"unfinished fit.*--resume.*--overwrite"):
         train(stored, target)
     seen = []
-    model = train(stored, target, parameters=PAPER, resume=True, progress=seen.append)
+    model = train(
+        stored, target, parameters=PAPER, run=RunOptions(resume=True, progress=seen.append)
+    )
     assert seen[0]["iteration"] >= 2
     assert_same_optimum(model, local_model)
     assert_same_optimum(load(target), local_model)
@@ -200,7 +202,7 @@ def test_a_checkpoint_elsewhere(proxy, stored, run, tmp_path, monkeypatch):
     kept = "s3://bucket/elsewhere/fit.npz"
     given = {"checkpoint": kept, "storage_options": options}
     with pytest.raises(CrashError):
-        train(stored, tmp_path / "model.zarr", progress=stop_at(1), **given)
+        train(stored, tmp_path / "model.zarr", **given, run=RunOptions(progress=stop_at(1)))
     assert Location.of(kept).exists()
     assert not list(tmp_path.iterdir())
     code, _, err = run(
@@ -227,7 +229,9 @@ def test_a_slow_store_and_an_outage(proxy, stored, local_model, caplog):
 
     proxy.wanted = lambda path: proxy.failed < 4
     with caplog.at_level(logging.WARNING, "gpgc_dask"):
-        model = train(stored, "s3://bucket/slow.zarr", parameters=PAPER, progress=listener)
+        model = train(
+            stored, "s3://bucket/slow.zarr", parameters=PAPER, run=RunOptions(progress=listener)
+        )
     assert_same_optimum(model, local_model)
     assert proxy.failed == 4
     told = [record.message for record in caplog.records if record.name == "gpgc_dask"]
@@ -245,11 +249,13 @@ def test_a_store_that_is_gone(proxy, stored, local_model, small_tasks, workers):
 
     start = time.monotonic()
     with pytest.raises(StoreError, match=r"data.zarr/features/c/.*tried \d times.*--resume"):
-        train(stored, target, parameters=PAPER, progress=listener)
+        train(stored, target, parameters=PAPER, run=RunOptions(progress=listener))
     assert time.monotonic() - start < 40
     proxy.heal()
     seen = []
-    model = train(stored, target, parameters=PAPER, resume=True, progress=seen.append)
+    model = train(
+        stored, target, parameters=PAPER, run=RunOptions(resume=True, progress=seen.append)
+    )
     assert seen[0]["iteration"] >= 1
     assert_same_optimum(model, local_model)
 

@@ -80,7 +80,7 @@ def proxy(folders):
     s3fs = pytest.importorskip("s3fs")
     with object_store() as proxy:
         proxy.options = {"key": "k", "secret": "s", "endpoint_url": proxy.url}
-        ingest(*folders, "s3://bucket/data.zarr", storage_options=proxy.options, **QUICK)
+        ingest(*folders, "s3://bucket/data.zarr", storage_options=proxy.options, recipe=QUICK)
         yield proxy
     s3fs.S3FileSystem.clear_instance_cache()
 

@@ -11,7 +11,7 @@ import xarray as xr
 from PIL import Image
 
 from gpgc_dask import GPGC, open_dataset
-from gpgc_dask.pipelines.ingest import ingest
+from gpgc_dask.pipelines.ingest import MaskOptions, ingest
 from tests.support.images import save_pair, save_pairs
 from tests.support.ingesting import QUICK
 
@@ -44,7 +44,13 @@ def make_job(folder: Path) -> Job:
     bad = [inverted, np.zeros(shape), partly, np.full(shape, VOID)]
     for number, values in enumerate(bad):
         Image.fromarray(values.astype(np.uint8)).save(folder / f"masks/photo_{number:03d}.png")
-    ingest(folder / "photos", folder / "masks", folder / "data.zarr", void=[VOID], **QUICK)
+    ingest(
+        folder / "photos",
+        folder / "masks",
+        folder / "data.zarr",
+        recipe=QUICK,
+        masks_as=MaskOptions(void=[VOID]),
+    )
     dataset = open_dataset(folder / "data.zarr")
     model = GPGC().fit(dataset)
     model.review(dataset)

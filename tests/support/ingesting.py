@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-QUICK = {"backbone": "colour", "superpixels": 20}
-"""Options of an ingest that takes a fraction of a second."""
+from gpgc_dask import Recipe
+
+QUICK = Recipe(backbone="colour", superpixels=20)
+"""Recipe of an ingest that takes a fraction of a second."""
 
 COMMAND = [sys.executable, "-m", "gpgc_dask", "ingest"]
 

@@ -1,23 +1,24 @@
-"""Networks run by onnxruntime: the built-in EfficientNet-Lite0 and any ONNX file."""
+"""Networks run by onnxruntime: the included EfficientNet-Lite0 and any ONNX file."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import onnx
 from PIL import Image
 
-# Else its newer versions report to their maker, from when they are loaded.
+# Newer versions send telemetry from the moment they are imported.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 import onnxruntime
 
 from gpgc_dask.core.arrays import Features
-from gpgc_dask.core.errors import InputError
+from gpgc_dask.core.errors import InputError, MissingFileError
 from gpgc_dask.imaging.backbones.base import Backbone, file_digest
 from gpgc_dask.imaging.backbones.lite0 import LAYERS, build_graph, weights_path
 from gpgc_dask.imaging.photos import Pixels
@@ -26,7 +27,7 @@ __all__ = ["IMAGENET_MEAN", "IMAGENET_STD", "Lite0", "OnnxFile"]
 
 IMAGENET_MEAN = (123.675, 116.28, 103.53)
 IMAGENET_STD = (58.395, 57.12, 57.375)
-"""Of RGB values 0 … 255: what networks trained with PyTorch mostly expect."""
+"""Of RGB values 0 … 255, as most networks trained with PyTorch expect."""
 
 STRIDE = 32
 """Input sides are multiples of this, so that every map's cells cover the image evenly."""
@@ -34,22 +35,22 @@ STRIDE = 32
 SIDE = 512
 
 
-def scaled(image: Pixels, side: int) -> Pixels:
-    """The image with its longest side ``side``, also enlarged, sides rounded to STRIDE."""
+def scale_image(image: Pixels, side: int) -> Pixels:
+    """Scale an image, up or down, to the longest side ``side``; sides are rounded to STRIDE."""
     h, w = image.shape[:2]
     scale = side / max(h, w)
-    return resized(image, *(max(round(n * scale / STRIDE), 1) * STRIDE for n in (h, w)))
+    return resize_image(image, *(max(round(n * scale / STRIDE), 1) * STRIDE for n in (h, w)))
 
 
-def resized(image: Pixels, h: int, w: int) -> Pixels:
-    """The image at exactly h×w pixels."""
+def resize_image(image: Pixels, h: int, w: int) -> Pixels:
+    """Scale an image to exactly h×w pixels."""
     if image.shape[:2] == (h, w):
         return image
     return np.asarray(Image.fromarray(image).resize((w, h), Image.Resampling.BILINEAR))
 
 
 def open_session(model: bytes) -> onnxruntime.InferenceSession:
-    """A session on one thread: workers run side by side, and results do not depend on cores."""
+    """Open a session on one thread: workers run in parallel, and results are reproducible."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3
@@ -58,12 +59,18 @@ def open_session(model: bytes) -> onnxruntime.InferenceSession:
 
 @dataclass(frozen=True)
 class Lite0(Backbone):
-    """EfficientNet-Lite0 with ImageNet weights: 40 maps of stride 8, 112 of 16 and 320 of 32."""
+    """EfficientNet-Lite0 with ImageNet weights: 40 maps of stride 8, 112 of 16 and 320 of 32.
+
+    Parameters
+    ----------
+    side : int, default 512
+        Longest side in pixels of the image that the network sees.
+    """
 
     side: int = SIDE
 
     def __call__(self, image: Pixels) -> list[Features]:
-        maps = _lite0_session().run(list(LAYERS), {"image": scaled(image, self.side)})
+        maps = _lite0_session().run(list(LAYERS), {"image": scale_image(image, self.side)})
         return [values[0] for values in maps]
 
     def provenance(self) -> dict[str, Any]:
@@ -75,6 +82,11 @@ class Lite0(Backbone):
             "onnxruntime": onnxruntime.__version__,
         }
 
+    @classmethod
+    def from_provenance(cls, provenance: Mapping[str, Any], name: str | None = None) -> Self:
+        super().from_provenance(provenance, name)
+        return cls(int(provenance["side"]))
+
 
 @lru_cache(1)
 def _lite0_session() -> onnxruntime.InferenceSession:
@@ -85,8 +97,19 @@ def _lite0_session() -> onnxruntime.InferenceSession:
 class OnnxFile(Backbone):
     """Named outputs, or inner tensors, of an ONNX file.
 
-    The file has one image input: (1, 3, h, w) or (1, h, w, 3), float or uint8, of a fixed size or
-    of any. It is given (RGB − mean) / std. The file must be where the workers can read it.
+    The network has one image input: (1, 3, h, w) or (1, h, w, 3), float or uint8, of a fixed or of
+    any size. Its input is (RGB − mean) / std.
+
+    Parameters
+    ----------
+    path : str
+        The file, which the workers must be able to read.
+    layers : tuple of str
+        Names of the tensors to pool.
+    side : int, default 512
+        Longest side in pixels of the image that the network sees, unless its input size is fixed.
+    mean, std : tuple of 3 floats
+        Mean and standard deviation of RGB values 0 … 255; ImageNet's by default.
     """
 
     path: str
@@ -97,20 +120,20 @@ class OnnxFile(Backbone):
 
     def __call__(self, image: Pixels) -> list[Features]:
         session, last, size = _file_session(self.path, self.layers, _stamp(self.path))
-        given = session.get_inputs()[0]
-        image = resized(image, *size) if size else scaled(image, self.side)
-        values: Any = image if given.type == "tensor(uint8)" else self._normalised(image)
-        if given.type == "tensor(float16)":
+        tensor = session.get_inputs()[0]
+        image = resize_image(image, *size) if size else scale_image(image, self.side)
+        values: Any = image if tensor.type == "tensor(uint8)" else self._normalise(image)
+        if tensor.type == "tensor(float16)":
             values = values.astype(np.float16)
         values = values if last else np.moveaxis(values, -1, 0)
-        found = session.run(list(self.layers), {given.name: np.ascontiguousarray(values[None])})
-        return [self._map(name, array) for name, array in zip(self.layers, found, strict=True)]
+        maps = session.run(list(self.layers), {tensor.name: np.ascontiguousarray(values[None])})
+        return [self._to_map(name, array) for name, array in zip(self.layers, maps, strict=True)]
 
-    def _normalised(self, image: Pixels) -> Features:
+    def _normalise(self, image: Pixels) -> Features:
         mean, std = np.array([self.mean, self.std], dtype=np.float32)
         return (image.astype(np.float32) - mean) / std
 
-    def _map(self, name: str, array: Features) -> Features:
+    def _to_map(self, name: str, array: Features) -> Features:
         if array.ndim != 4 or array.shape[0] != 1:
             raise InputError(
                 f"layer {name} of {self.path} has shape {array.shape}: a feature map is "
@@ -130,9 +153,44 @@ class OnnxFile(Backbone):
             "onnxruntime": onnxruntime.__version__,
         }
 
+    @classmethod
+    def from_options(cls, name: str, options: Mapping[str, Any]) -> Self:
+        settings = dict(options)
+        layers = settings.pop("layers", ())
+        file = Path(name).expanduser().absolute()
+        if not file.is_file():
+            raise MissingFileError(f"backbone {file} does not exist")
+        if isinstance(layers, str) or not layers:
+            raise InputError(
+                f"{name}: name the layers to pool, one or more (layers=[...], --layer NAME)"
+            )
+        unknown = settings.keys() - {"side", "mean", "std"}
+        if unknown:
+            raise InputError(f"an ONNX backbone has no option {', '.join(sorted(unknown))}")
+        network = cls(str(file), tuple(layers), **settings)
+        network(np.zeros((64, 64, 3), dtype=np.uint8))  # raises now, not in a worker
+        return network
+
+    @classmethod
+    def from_provenance(cls, provenance: Mapping[str, Any], name: str | None = None) -> Self:
+        path = name or provenance.get("path")
+        if path is None:
+            raise InputError(
+                f"the model does not record where its network {provenance['name']} is: name it "
+                "with backbone= (--backbone FILE.onnx)"
+            )
+        file = Path(path).expanduser().absolute()
+        if not file.is_file():
+            raise MissingFileError(
+                f"the model's network is not at {file}: name its present path with backbone= "
+                "(--backbone FILE.onnx)"
+            )
+        settings = {part: tuple(provenance[part]) for part in ("layers", "mean", "std")}
+        return cls(str(file), side=provenance["side"], **settings)
+
 
 def _stamp(path: str) -> tuple[int, int]:
-    """Changes when the file does, so that a session is not kept for another file of its name."""
+    """Changes when the file does, so that a session is not used for a newer file."""
     status = Path(path).stat()
     return status.st_size, status.st_mtime_ns
 
@@ -171,6 +229,6 @@ def _file_session(
     return session, last, (h, w) if isinstance(h, int) and isinstance(w, int) else None
 
 
-def _last_maps(model: Any, most: int = 8) -> list[str]:
+def _last_maps(model: Any, limit: int = 8) -> list[str]:
     kinds = ("Relu", "Conv", "Clip", "Add", "MaxPool", "LeakyRelu", "HardSwish", "Gelu")
-    return [node.output[0] for node in model.graph.node if node.op_type in kinds][-most:]
+    return [node.output[0] for node in model.graph.node if node.op_type in kinds][-limit:]

@@ -1,7 +1,7 @@
-"""From parts to the dataset: which rows of which part make up each chunk, and the small arrays.
+"""Assembling: which rows of which part make up each chunk of the dataset, and the small arrays.
 
-Chunks are written whole and parts removed as soon as no chunk needs them, so that the disk holds
-the features once, and a few chunks, at any time.
+Chunks are written whole, and parts are removed as soon as no chunk needs them, so that the disk
+holds the features once, and a few chunks, at any time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gpgc_dask.core.errors import Problem
 from gpgc_dask.data.schema import OUTSIDE, UNFINISHED_FOLDER
 from gpgc_dask.data.writing import create_array, finish, write_array
 from gpgc_dask.pipelines.ingest.staging import (
-    Kept,
+    StagedImage,
     check_layers,
     read_features,
     read_segments,
@@ -31,12 +31,12 @@ from gpgc_dask.storage.location import Location
 __all__ = ["Assembly", "ChunkTask"]
 
 LEDGER = f"{UNFINISHED_FOLDER}/assembly"
-"""Says of which images the chunks already written are made."""
+"""Digest of the images that the chunks written so far are made of."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Rows, or one image's pixels, of a part: their place there and in the chunk."""
+    """Rows, or one image's pixels, of a part: their position there and in the chunk."""
 
     part: str
     start: int
@@ -47,7 +47,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class ChunkTask:
-    """One chunk of ``features`` or ``segments`` to write: entries [first, last) of the array."""
+    """One chunk of ``features`` or ``segments``: entries [first, last) of the array."""
 
     kind: str
     number: int
@@ -65,7 +65,7 @@ class ChunkTask:
         return {piece.part for piece in self.pieces}
 
     def run(self, location: Location) -> None:
-        """Write the chunk, whole or not at all."""
+        """Write the chunk, completely or not at all."""
         array = location.group("r+")[self.kind]
         fill = OUTSIDE if self.kind == "segments" else 0
         chunk = np.full((self.last - self.first, *array.shape[1:]), fill, dtype=array.dtype)
@@ -79,42 +79,42 @@ class ChunkTask:
 
 
 def _fill(chunk: Labels, piece: Piece, values: Labels) -> None:
-    found = values[piece.start : piece.stop]
+    rows = values[piece.start : piece.stop]
     if chunk.ndim == 2:
-        chunk[piece.place : piece.place + len(found)] = found
+        chunk[piece.place : piece.place + len(rows)] = rows
     else:
         height, width = piece.shape
-        chunk[piece.place, :height, :width] = found.reshape(height, width)
+        chunk[piece.place, :height, :width] = rows.reshape(height, width)
 
 
 class Assembly:
-    """The finished images in the order of the dataset, and the work to put them together."""
+    """The staged images in the order of the dataset, and the tasks that assemble it."""
 
-    def __init__(self, location: Location, kept: list[Kept], dtype: str) -> None:
+    def __init__(self, location: Location, staged: list[StagedImage], dtype: str) -> None:
         self.location = location
-        self.kept = sorted(kept, key=lambda one: one.image.name)
+        self.staged = sorted(staged, key=lambda one: one.record.name)
         self.dtype = dtype
-        self.images = [one.image for one in self.kept]
-        self.counts = np.array([image.superpixels for image in self.images], dtype=np.int64)
-        self.layers = self.images[0].layers
-        check_layers(self.images)
+        self.records = [one.record for one in self.staged]
+        self.counts = np.array([image.superpixels for image in self.records], dtype=np.int64)
+        self.layers = self.records[0].layers
+        check_layers(self.records)
 
     @property
     def n_rows(self) -> int:
         return int(self.counts.sum())
 
     def digest(self) -> bytes:
-        """Which images, in which state, the dataset is made of."""
-        known = [(image.name, image.identity, image.superpixels) for image in self.images]
+        """Digest of the images and their contents."""
+        known = [(image.name, image.identity, image.superpixels) for image in self.records]
         return hashlib.sha256(json.dumps(known).encode()).hexdigest().encode()
 
     def begin(self) -> list[ChunkTask]:
-        """Create the large arrays, or find them begun; the chunks still to be written."""
-        tall = max(image.segment_height for image in self.images)
-        wide = max(image.segment_width for image in self.images)
+        """Create the large arrays unless they exist; tasks of the chunks that are missing."""
+        tall = max(image.segment_height for image in self.records)
+        wide = max(image.segment_width for image in self.records)
         shapes = {
             "features": (self.n_rows, sum(self.layers.values())),
-            "segments": (len(self.images), tall, wide),
+            "segments": (len(self.records), tall, wide),
         }
         group = self.location.group("a")
         written: set[str] = set()
@@ -133,10 +133,9 @@ class Assembly:
         ]
         return [task for task in tasks if task.key not in written]
 
-    def is_begun_otherwise(self) -> bool:
-        """Whether chunks were written that hold other images than these."""
-        there = self.location.exists(LEDGER)
-        return there and self.location.read(LEDGER) != self.digest()
+    def differs_from_ledger(self) -> bool:
+        """Whether the chunks written so far are made of other images."""
+        return self.location.exists(LEDGER) and self.location.read(LEDGER) != self.digest()
 
     def _row_pieces(self, size: int) -> Iterator[tuple[int, int, list[Piece]]]:
         """(first row, last row, pieces) of each chunk of ``size`` rows."""
@@ -150,37 +149,37 @@ class Assembly:
             ):
                 begin = int(ends[number] - self.counts[number])
                 low, high = max(first, begin), min(last, int(ends[number]))
-                one = self.kept[number]
+                one = self.staged[number]
                 start = one.row + low - begin
                 pieces.append(Piece(one.part, start, start + high - low, low - first))
             yield first, last, pieces
 
     def _image_pieces(self, size: int) -> Iterator[tuple[int, int, list[Piece]]]:
-        for first in range(0, len(self.kept), size):
-            chosen = self.kept[first : first + size]
+        for first in range(0, len(self.staged), size):
+            chunk = self.staged[first : first + size]
             pieces = []
-            for place, one in enumerate(chosen):
-                shape = (one.image.segment_height, one.image.segment_width)
+            for place, one in enumerate(chunk):
+                shape = (one.record.segment_height, one.record.segment_width)
                 stop = one.pixel + shape[0] * shape[1]
                 pieces.append(Piece(one.part, one.pixel, stop, place, shape))
-            yield first, first + len(chosen), pieces
+            yield first, first + len(chunk), pieces
 
     def remover(self, tasks: list[ChunkTask]) -> Callable[[ChunkTask], None]:
-        """A function to call with each chunk written: removes parts that are needed no more."""
+        """A function to call after each chunk: it removes parts that are no longer needed."""
         needed: Counter[tuple[str, str]] = Counter()
         for task in tasks:
             needed.update((part, task.kind) for part in task.parts)
 
-        def written(task: ChunkTask) -> None:
+        def remove_unneeded(task: ChunkTask) -> None:
             for part in task.parts:
                 needed[part, task.kind] -= 1
                 if not needed[part, task.kind]:
                     remove_arrays(self.location, part, task.kind)
 
-        return written
+        return remove_unneeded
 
     def finish(self, problems: list[Problem], attributes: Mapping[str, Any]) -> None:
-        """Write the small arrays and the mark that makes the dataset whole; tidy up."""
+        """Write the small arrays, mark the dataset as finished, and remove the staged data."""
         group = self.location.group("a")
         for name, values in self._small_arrays(problems).items():
             self.location.remove(name)
@@ -189,21 +188,21 @@ class Assembly:
         self.location.remove(UNFINISHED_FOLDER)
 
     def _small_arrays(self, problems: list[Problem]) -> dict[str, Labels]:
-        found: dict[str, Labels] = {
-            "image": np.repeat(np.arange(len(self.images), dtype=np.int32), self.counts),
+        arrays: dict[str, Labels] = {
+            "image": np.repeat(np.arange(len(self.records), dtype=np.int32), self.counts),
             "feature_group": np.repeat(_text(list(self.layers)), list(self.layers.values())),
         }
         for name in ("label", "weight", "pixels"):
-            found[name] = np.concatenate([getattr(one, name) for one in self.kept])
+            arrays[name] = np.concatenate([getattr(one, name) for one in self.staged])
         for name in ("height", "width", "segment_height", "segment_width"):
-            sizes = [getattr(image, name) for image in self.images]
-            found[name] = np.array(sizes, dtype=np.int32)
+            sizes = [getattr(image, name) for image in self.records]
+            arrays[name] = np.array(sizes, dtype=np.int32)
         for name in ("image_path", "mask_path", "flags"):
-            found[name] = _text([getattr(image, name) for image in self.images])
-        found["image_name"] = _text([image.name for image in self.images])
-        found["skipped_name"] = _text([problem.name for problem in problems])
-        found["skipped_reason"] = _text([problem.reason for problem in problems])
-        return found
+            arrays[name] = _text([getattr(image, name) for image in self.records])
+        arrays["image_name"] = _text([image.name for image in self.records])
+        arrays["skipped_name"] = _text([problem.name for problem in problems])
+        arrays["skipped_reason"] = _text([problem.reason for problem in problems])
+        return arrays
 
 
 def _text(values: list[str]) -> Labels:

@@ -1,42 +1,54 @@
-"""Folders of images and masks, or a COCO file, to a dataset."""
+"""The function ``ingest``: its arguments, and what may be at the target."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from functools import partial
 from importlib.metadata import version
 from os import PathLike
 from typing import Any
 
 from gpgc_dask.core.errors import ExistsError, InputError, PipelineError, Problem
-from gpgc_dask.core.progress import Listener, work_listener
+from gpgc_dask.core.progress import work_listener
 from gpgc_dask.data.dataset import open_dataset, state
 from gpgc_dask.data.schema import UNFINISHED_FOLDER
 from gpgc_dask.data.summary import summary
 from gpgc_dask.execution.batches import client_context
 from gpgc_dask.execution.client import Client, is_in_process
-from gpgc_dask.imaging.backbones import BackboneLike, find_backbone
 from gpgc_dask.imaging.features import Recipe
-from gpgc_dask.imaging.mask_sources import Source
-from gpgc_dask.imaging.masks import MaskFormat
-from gpgc_dask.pipelines.ingest.work import OnError, Run, complaint, without_place
+from gpgc_dask.imaging.mask_sources import MaskOptions, MaskSource, open_source
+from gpgc_dask.pipelines.batches import problem_error
+from gpgc_dask.pipelines.ingest.work import IngestRun, without_path
+from gpgc_dask.pipelines.options import RunOptions
 from gpgc_dask.storage.location import Location
 
-__all__ = ["IngestReport", "ingest"]
+__all__ = ["IngestReport", "MaskOptions", "Recipe", "RunOptions", "ingest"]
 
 PARAMETERS = f"{UNFINISHED_FOLDER}/parameters"
 
 
 @dataclass(frozen=True)
 class IngestReport:
-    """What an ingest has made, and what it took.
+    """The outcome of an ingest.
 
-    flagged : {flag: images that have it};  resumed : images that an earlier run had done
-    seconds : work of all workers in this run, by phase;  elapsed : of this run, by the clock
+    Attributes
+    ----------
+    target : str
+        The dataset.
+    images, superpixels, features : int
+        Size of the dataset.
+    skipped : list of Problem
+        Files that could not be used.
+    flagged : dict
+        {flag: number of images that have it}.
+    resumed : int
+        Number of images that an earlier run had finished.
+    seconds : dict
+        Seconds of work by phase, summed over all workers, in this run.
+    elapsed : float
+        Seconds that this run took.
     """
 
     target: str
@@ -52,169 +64,130 @@ class IngestReport:
 
 def ingest(
     images: str | PathLike[str],
-    masks: str | PathLike[str] | None,
+    masks: str | PathLike[str],
     target: str | PathLike[str],
     *,
-    coco: str | PathLike[str] | None = None,
-    categories: Sequence[str] = (),
-    with_empty: bool = False,
-    mask_suffix: str = "",
-    foreground: Sequence[int] = (),
-    classes: Mapping[int, str] | None = None,
-    void: Sequence[int] = (),
-    threshold: float | None = None,
-    backbone: BackboneLike = "lite0",
-    layers: Sequence[str] = (),
-    backbone_options: Mapping[str, Any] | None = None,
-    superpixels: int = 150,
-    compactness: float = 20.0,
-    sigma: float = 1.0,
-    side: int = 512,
-    dtype: str = "float32",
-    resume: bool = False,
-    overwrite: bool = False,
-    on_error: OnError = "raise",
-    progress: bool | Listener | None = None,
-    client: Client | AbstractContextManager[Client] | None = None,
+    recipe: Recipe | None = None,
+    masks_as: MaskOptions | None = None,
+    run: RunOptions | None = None,
     storage_options: dict[str, Any] | None = None,
 ) -> IngestReport:
-    """Superpixels and their features of all images in a folder, labelled by their masks.
+    """Make a dataset of photos and masks: superpixels, their features and their labels.
 
-    Images are kept as they are done: after a kill, the same call with ``resume=True`` goes on.
+    Images are kept as they are finished: after a crash, the same call with
+    ``run=RunOptions(resume=True)`` continues.
 
     Parameters
     ----------
-    images, masks : folders; a mask has its photo's name (plus ``mask_suffix``) and any ending
-    target : the dataset, a local path or any fsspec URL
-    coco, categories : a COCO instances file instead of ``masks``, and what to take from it; images
-        that show none of the categories are left out unless ``with_empty``
-    foreground, classes, void, threshold : how masks are read, see
-        :class:`~gpgc_dask.imaging.masks.MaskFormat`; by default 0 is background and one other
-        value foreground. ``classes`` are {value: name}
-    backbone : "lite0", "colour", the path of an ONNX file (with its ``layers``, and ``side``,
-        ``mean``, ``std`` in ``backbone_options``), or a callable: (h, w, 3) uint8 RGB in, list of
-        (channels, h', w') maps out
-    superpixels : about how many an image;  compactness, sigma : of SLIC
-    side : longest side in pixels of the image that superpixels are made of
-    dtype : of the stored features, "float32" or "float16"
-    on_error : "raise" stops at a file that cannot be used, "skip" leaves it out and lists it
-    progress : True shows a live line in a notebook, prints lines to stderr elsewhere; a callable
-        is called with a :class:`~gpgc_dask.core.progress.Progress` now and then
-    client : a Dask client, or a context that gives one and is entered when there is work to do;
-        default the active client, else threads of this process
+    images : path
+        Folder of photos, with subfolders.
+    masks : path
+        Folder of masks named as their photos, or a file in another format, see ``masks_as``.
+    target : path or URL
+        The dataset, a local path or any fsspec URL.
+    recipe : Recipe, optional
+        Backbone, superpixels and type of the features.
+    masks_as : MaskOptions, optional
+        Format of the masks and meaning of their values. By default 0 is background and one other
+        value is foreground.
+    run : RunOptions, optional
+        Resuming, unusable files, progress and cluster.
+    storage_options : dict, optional
+        Options of fsspec for a target at a URL. Credentials are better left to the environment or
+        the standard files.
+
+    Returns
+    -------
+    IngestReport
 
     Examples
     --------
-    >>> from gpgc_dask import ingest
-    >>> report = ingest("photos", "masks", "quick.zarr", backbone="colour", superpixels=20)
+    >>> from gpgc_dask import Recipe, ingest
+    >>> recipe = Recipe(backbone="colour", superpixels=20)
+    >>> report = ingest("photos", "masks", "small.zarr", recipe=recipe)
     >>> report.images, report.skipped
     (12, [])
     """
     start = time.perf_counter()
-    if (masks is None) == (coco is None):
-        raise InputError("give a folder of masks, or a COCO file instead (coco, --coco)")
-    recipe = Recipe(
-        find_backbone(backbone, layers, **(backbone_options or {})),
-        superpixels=superpixels,
-        compactness=compactness,
-        sigma=sigma,
-        side=side,
-        dtype=dtype,
-    )
-    fmt = MaskFormat(tuple(foreground), tuple((classes or {}).items()), tuple(void), threshold)
-    if masks is not None and not (categories or with_empty):
-        source = Source.from_masks(images, masks, fmt, mask_suffix)
-    elif coco is not None and fmt == MaskFormat() and not mask_suffix:
-        source = Source.from_coco(images, coco, categories, with_empty=with_empty)
-    else:
-        raise InputError(
-            "categories and with_empty belong to a COCO file; foreground, classes, void, threshold "
-            "and mask_suffix to masks: leave out what does not apply"
-        )
+    recipe, run = recipe or Recipe(), run or RunOptions()
+    source = open_source(images, masks, masks_as)
+    if source.problems and (run.on_error == "raise" or not source.items):
+        raise problem_error(source.problems)
     location = Location.of(target, storage_options)
-    if on_error not in ("raise", "skip"):
-        raise InputError(f'on_error must be "raise" or "skip", got {on_error!r}')
-    if source.problems and (on_error == "raise" or not source.items):
-        raise PipelineError(complaint(source.problems, kept=None), source.problems)
     parameters = _parameters(source, recipe)
-    check = partial(_check_target, location, source, parameters, resume, overwrite)
-    run = None
+    check = partial(_check_target, location, source, parameters, run)
+    attempt = None
     if check() == "complete":
         location.remove(UNFINISHED_FOLDER)
     else:
-        with client_context(client) as cluster, work_listener(progress) as listener:
-            _check_reach(location, cluster)
-            # Again: the cluster took its time, and another ingest may have been quicker.
-            _begin(location, parameters, anew=check() == "absent")
-            run = Run(cluster, source, location, recipe, on_error, listener, parameters)
-            run.run()
-    return _report(location, run, time.perf_counter() - start)
+        with client_context(run.client) as client, work_listener(run.progress) as listener:
+            _check_reach(location, client)
+            # Checked again: connecting takes time, and another ingest may have been faster.
+            _prepare(location, parameters, clear=check() == "absent")
+            attempt = IngestRun(client, source, location, recipe, run, listener, parameters)
+            attempt.run()
+    return _report(location, attempt, time.perf_counter() - start)
 
 
 def _check_reach(location: Location, client: Client) -> None:
     if location.is_private and not is_in_process(client):
         raise InputError(
-            f"{location} lives in this process alone, and the workers are others: close the "
-            "client, or choose a target that all can reach"
+            f"{location} exists in this process only, and the workers are other processes: close "
+            "the client, or choose a target that all can reach"
         )
 
 
-def _parameters(source: Source, recipe: Recipe) -> dict[str, Any]:
-    """All that the result depends on but the files themselves; also the dataset's provenance."""
+def _parameters(source: MaskSource, recipe: Recipe) -> dict[str, Any]:
+    """All that the result depends on except the files; also the dataset's provenance."""
     settings = {f.name: getattr(recipe, f.name) for f in fields(recipe) if f.name != "backbone"}
     return {
-        "classes": list(source.format.names),
-        "class_values": list(source.format.values),
-        "source": source.told | {"mask_format": asdict(source.format)},
-        "backbone": recipe.backbone.provenance(),
+        "classes": list(source.mask_format.names),
+        "class_values": list(source.mask_format.values),
+        "source": source.provenance(),
+        "backbone": recipe.extractor.provenance(),
         "recipe": settings,
         "versions": {
-            "gpgc_dask": version("gpgc_dask"),
-            "scikit-image": version("scikit-image"),
-            "pillow": version("pillow"),
-            "numpy": version("numpy"),
+            name: version(name) for name in ("gpgc_dask", "scikit-image", "pillow", "numpy")
         },
     }
 
 
 def _check_target(
-    location: Location,
-    source: Source,
-    parameters: dict[str, Any],
-    resume: bool,
-    overwrite: bool,
+    location: Location, source: MaskSource, parameters: dict[str, Any], run: RunOptions
 ) -> str:
-    """What is at the location, where work may begin there; changes nothing."""
-    found = state(location)
-    if found == "foreign":
+    """State of the location; an error if work may not begin there. Changes nothing."""
+    present = state(location)
+    if present == "foreign":
         raise ExistsError(
             f"{location} exists and is not a gpgc_dask dataset: choose another target or remove it"
         )
-    if found == "absent" or overwrite:
+    if present == "absent" or run.overwrite:
         return "absent"
-    if not resume:
-        if found == "complete":
+    if not run.resume:
+        if present == "complete":
             raise ExistsError(
                 f"{location} exists: choose another target, or replace it with overwrite=True "
                 "(--overwrite)"
             )
         raise ExistsError(
-            f"{location} is an unfinished dataset: go on with it with resume=True (--resume), "
-            "or begin anew with overwrite=True (--overwrite)"
+            f"{location} is an unfinished dataset: continue with resume=True (--resume), or "
+            "restart with overwrite=True (--overwrite)"
         )
-    if found == "complete":
+    if present == "complete":
         _check_same(dict(location.group().attrs), parameters, location)
         _check_files(location, source)
     elif location.exists(PARAMETERS):
         _check_same(json.loads(location.read(PARAMETERS)), parameters, location)
-    return found
+    return present
 
 
-def _begin(location: Location, parameters: dict[str, Any], *, anew: bool) -> None:
-    """Make the location ready. In this order a kill leaves an unfinished dataset, never half a
-    finished one."""
+def _prepare(location: Location, parameters: dict[str, Any], *, clear: bool) -> None:
+    """Prepare the location.
+
+    In this order, a crash leaves an unfinished dataset, never half of a finished one.
+    """
     location.write(PARAMETERS, json.dumps(parameters).encode())
-    if anew:
+    if clear:
         location.remove("zarr.json")
         for name in location.names():
             if name != UNFINISHED_FOLDER:
@@ -225,45 +198,46 @@ def _begin(location: Location, parameters: dict[str, Any], *, anew: bool) -> Non
     location.remove_unfinished()
 
 
-def _check_same(there: dict[str, Any], here: dict[str, Any], location: Location) -> None:
-    there, plain = without_place(there), json.loads(json.dumps(without_place(here)))
+def _check_same(then: dict[str, Any], now: dict[str, Any], location: Location) -> None:
+    """Raise a PipelineError if a dataset was made with other settings."""
+    then, now = without_path(then), json.loads(json.dumps(without_path(now)))
     differing = [
-        f"{name} ({json.dumps(there.get(name), ensure_ascii=False)} there, "
-        f"{json.dumps(plain[name], ensure_ascii=False)} here)"
-        for name in plain
-        if there.get(name) != plain[name]
+        f"{name} ({json.dumps(then.get(name), ensure_ascii=False)} there, "
+        f"{json.dumps(now[name], ensure_ascii=False)} here)"
+        for name in now
+        if then.get(name) != now[name]
     ]
     if differing:
         raise PipelineError(
-            f"{location} was begun in another way; what differs: {'; '.join(differing)}. Use the "
-            "same settings, or begin anew with overwrite=True (--overwrite)"
+            f"{location} was started with other settings: {'; '.join(differing)}. Use the same "
+            "settings, or restart with overwrite=True (--overwrite)"
         )
 
 
-def _check_files(location: Location, source: Source) -> None:
-    """Complain where a finished dataset is no longer that of the files."""
+def _check_files(location: Location, source: MaskSource) -> None:
+    """Raise a PipelineError if the files have changed since a dataset was finished."""
     if location.group().attrs["files_digest"] == source.digest():
         return
     dataset = open_dataset(location.url, location.options)
-    there = {*dataset["image_name"].values, *dataset["skipped_name"].values}
-    here = {item.pair.name for item in source.items} | {p.name for p in source.problems}
+    then = {*dataset["image_name"].values, *dataset["skipped_name"].values}
+    now = {item.pair.name for item in source.items} | {p.name for p in source.problems}
     raise PipelineError(
-        f"{location} is finished, and the files have changed since: {len(here - there)} more, "
-        f"{len(there - here)} fewer, or other content; make it anew with overwrite=True "
+        f"{location} is finished, and the files have changed since: {len(now - then)} more, "
+        f"{len(then - now)} fewer, or other content; make it again with overwrite=True "
         "(--overwrite)"
     )
 
 
-def _report(location: Location, run: Run | None, elapsed: float) -> IngestReport:
-    found = summary(open_dataset(location.url, location.options))
+def _report(location: Location, attempt: IngestRun | None, elapsed: float) -> IngestReport:
+    outcome = summary(open_dataset(location.url, location.options))
     return IngestReport(
         target=location.url,
-        images=found["images"],
-        superpixels=found["superpixels"],
-        features=sum(found["features"].values()),
-        skipped=[Problem(**one) for one in found["skipped"]],
-        flagged={flag: len(names) for flag, names in found["flagged"].items()},
-        resumed=found["images"] if run is None else run.resumed,
-        seconds={} if run is None else run.seconds,
+        images=outcome["images"],
+        superpixels=outcome["superpixels"],
+        features=sum(outcome["features"].values()),
+        skipped=[Problem(**one) for one in outcome["skipped"]],
+        flagged={flag: len(names) for flag, names in outcome["flagged"].items()},
+        resumed=outcome["images"] if attempt is None else attempt.resumed,
+        seconds={} if attempt is None else attempt.seconds,
         elapsed=elapsed,
     )

@@ -1,7 +1,7 @@
-"""Finished images of an ingest under way, some to a part, until the dataset is put together.
+"""Staging: finished images of an unfinished ingest, kept in parts until the dataset is assembled.
 
-A part is three objects named after its images: ``features``, ``segments`` and, written last,
-``rows`` (labels, areas and what is known of each image). Only what ``rows`` names is finished.
+A part holds some images in three objects: ``features``, ``segments`` and, written last, ``rows``
+(labels, areas and the record of each image). An image is finished when ``rows`` has its record.
 """
 
 from __future__ import annotations
@@ -24,7 +24,17 @@ from gpgc_dask.imaging.features import Described, Labelled
 from gpgc_dask.imaging.files import Pair
 from gpgc_dask.storage.location import MAX_CONCURRENT, Location
 
-__all__ = ["FinishedImage", "Kept", "read_features", "read_index", "read_segments", "write_part"]
+__all__ = [
+    "ImageRecord",
+    "StagedImage",
+    "complete_parts",
+    "read_features",
+    "read_index",
+    "read_segments",
+    "remove_arrays",
+    "remove_parts",
+    "write_part",
+]
 
 FOLDER = f"{UNFINISHED_FOLDER}/parts"
 
@@ -32,11 +42,15 @@ CHECKSUM_BYTES = 4
 
 
 @dataclass(frozen=True)
-class FinishedImage:
-    """What is known of an image that is done, but for its numbers.
+class ImageRecord:
+    """Names, sizes and flags of a finished image.
 
-    identity : changes when the image or its mask do
-    layers : columns of each feature group
+    Attributes
+    ----------
+    identity : str
+        Changes when the image, its mask or the settings change.
+    layers : dict
+        {feature group: number of columns}.
     """
 
     name: str
@@ -52,9 +66,7 @@ class FinishedImage:
     layers: dict[str, int]
 
     @classmethod
-    def of(
-        cls, pair: Pair, identity: str, described: Described, labelled: Labelled
-    ) -> FinishedImage:
+    def of(cls, pair: Pair, identity: str, described: Described, labelled: Labelled) -> ImageRecord:
         height, width = described.segments.shape
         return cls(
             name=pair.name,
@@ -72,10 +84,10 @@ class FinishedImage:
 
 
 @dataclass(frozen=True)
-class Kept:
-    """A finished image, its labels, and where in a part its features and segments begin."""
+class StagedImage:
+    """A finished image, its labels, and where its features and segments begin in a part."""
 
-    image: FinishedImage
+    record: ImageRecord
     part: str
     row: int
     pixel: int
@@ -84,15 +96,15 @@ class Kept:
     pixels: Labels
 
 
-def write_part(location: Location, images: list[tuple[FinishedImage, Described, Labelled]]) -> None:
-    """Keep some finished images, all or none of them."""
+def write_part(location: Location, images: list[tuple[ImageRecord, Described, Labelled]]) -> None:
+    """Write some finished images as one part, all or none of them."""
     check_layers([image for image, _, _ in images])
     known = [asdict(image) for image, _, _ in images]
     name = hashlib.sha256(json.dumps(known).encode()).hexdigest()[:24]
     features = np.concatenate([described.features for _, described, _ in images])
     segments = np.concatenate([described.segments.ravel() for _, described, _ in images])
-    location.write(f"{FOLDER}/{name}.features", _npy(features))
-    location.write(f"{FOLDER}/{name}.segments", _npy(segments))
+    location.write(f"{FOLDER}/{name}.features", _to_npy(features))
+    location.write(f"{FOLDER}/{name}.segments", _to_npy(segments))
     rows = io.BytesIO()
     np.savez(
         rows,
@@ -104,8 +116,8 @@ def write_part(location: Location, images: list[tuple[FinishedImage, Described, 
     location.write(f"{FOLDER}/{name}.rows", rows.getbuffer())
 
 
-def check_layers(images: Sequence[FinishedImage]) -> None:
-    """Complain of a backbone that gives images different numbers of features."""
+def check_layers(images: Sequence[ImageRecord]) -> None:
+    """Raise an InputError if the backbone gives images different numbers of features."""
     first = images[0]
     for image in images:
         if image.layers != first.layers:
@@ -116,29 +128,29 @@ def check_layers(images: Sequence[FinishedImage]) -> None:
             )
 
 
-def read_index(location: Location) -> Iterable[Kept]:
-    """All finished images, part by part."""
+def read_index(location: Location) -> Iterable[StagedImage]:
+    """Read all finished images, part by part."""
     names = [name for name in location.names(FOLDER) if name.endswith(".rows")]
     with ThreadPoolExecutor(MAX_CONCURRENT) as pool:
         for name, content in zip(
             names, pool.map(lambda name: location.read(f"{FOLDER}/{name}"), names), strict=True
         ):
             try:
-                found = list(_kept(name.removesuffix(".rows"), content))
+                staged = list(_parse_part(name.removesuffix(".rows"), content))
             except Exception as error:  # zipfile, zlib, NumPy and json all have their own
-                raise _damaged(location, name) from error
-            yield from found
+                raise _corrupted_error(location, name) from error
+            yield from staged
 
 
-def _kept(part: str, content: bytes) -> Iterable[Kept]:
+def _parse_part(part: str, content: bytes) -> Iterable[StagedImage]:
     # A .npz file is a zip archive, which has checksums of its own.
     with np.load(io.BytesIO(content), allow_pickle=False) as rows:
         stored: dict[str, Any] = {name: rows[name] for name in rows.files}
     row = pixel = 0
-    for known in json.loads(bytes(stored["images"])):
-        image = FinishedImage(**known)
+    for values in json.loads(bytes(stored["images"])):
+        image = ImageRecord(**values)
         own = slice(row, row + image.superpixels)
-        yield Kept(
+        yield StagedImage(
             image,
             part,
             row,
@@ -150,35 +162,35 @@ def _kept(part: str, content: bytes) -> Iterable[Kept]:
 
 
 def read_features(location: Location, part: str) -> Features:
-    """(rows, k) features of a part's images, one after the other."""
-    return _array(location, f"{part}.features")
+    """Read the features of a part's images, (rows, k)."""
+    return _read_array(location, f"{part}.features")
 
 
 def read_segments(location: Location, part: str) -> Features:
-    """Superpixel maps of a part's images, flat, one after the other."""
-    return _array(location, f"{part}.segments")
+    """Read the superpixel maps of a part's images, flat, one after the other."""
+    return _read_array(location, f"{part}.segments")
 
 
-def has_arrays(location: Location) -> set[str]:
-    """Parts whose features and segments are both still there."""
+def complete_parts(location: Location) -> set[str]:
+    """Names of the parts whose features and segments both exist."""
     names = location.names(FOLDER)
     features = {name.removesuffix(".features") for name in names if name.endswith(".features")}
     return {name for name in features if f"{name}.segments" in set(names)}
 
 
 def remove_arrays(location: Location, part: str, kind: str) -> None:
-    """Remove the ``features`` or ``segments`` of a part: they are in the dataset now."""
+    """Remove the ``features`` or ``segments`` of a part, which are in the dataset now."""
     location.remove(f"{FOLDER}/{part}.{kind}")
 
 
-def forget(location: Location, parts: Iterable[str]) -> None:
-    """Remove parts altogether: their images have to be done again."""
+def remove_parts(location: Location, parts: Iterable[str]) -> None:
+    """Remove parts completely: their images have to be staged again."""
     for part in parts:
         for kind in ("rows", "features", "segments"):
             location.remove(f"{FOLDER}/{part}.{kind}")
 
 
-def _npy(array: Features) -> memoryview:
+def _to_npy(array: Features) -> memoryview:
     """The array as a .npy file, and a checksum after it."""
     content = io.BytesIO()
     np.save(content, array, allow_pickle=False)
@@ -186,17 +198,17 @@ def _npy(array: Features) -> memoryview:
     return content.getbuffer()
 
 
-def _array(location: Location, name: str) -> Features:
+def _read_array(location: Location, name: str) -> Features:
     content = memoryview(location.read(f"{FOLDER}/{name}"))
     body, checksum = content[:-CHECKSUM_BYTES], content[-CHECKSUM_BYTES:]
     if zlib.crc32(body) != int.from_bytes(checksum, "little") or not body:
-        raise _damaged(location, name)
+        raise _corrupted_error(location, name)
     return np.asarray(np.load(io.BytesIO(body), allow_pickle=False))
 
 
-def _damaged(location: Location, name: str) -> CorruptedError:
+def _corrupted_error(location: Location, name: str) -> CorruptedError:
     part = f"{location}/{FOLDER}/{name.partition('.')[0]}.*"
     return CorruptedError(
-        f"{name} of an unfinished ingest is corrupted: remove {part} and go on with resume=True "
-        "(--resume), which does those images again"
+        f"{name} of an unfinished ingest is corrupted: remove {part} and continue with resume=True "
+        "(--resume), which processes those images again"
     )

@@ -1,7 +1,7 @@
 """The work of an ingest on a Dask cluster: images to parts, parts to chunks of the dataset.
 
-What is done depends on the list of images alone, never on the number of workers, so that a dataset
-made in ten attempts equals one made at a stroke.
+The tasks depend on the list of images alone, never on the number of workers, so that a dataset
+made in ten attempts equals one made in a single attempt.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import json
 import uuid
 from collections.abc import Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
 from gpgc_dask.core.errors import PipelineError, Problem, UnusableFileError, list_problems
 from gpgc_dask.core.progress import Listener, Meter
@@ -20,233 +20,219 @@ from gpgc_dask.core.threads import keep_freed_memory
 from gpgc_dask.data.schema import UNFINISHED_FOLDER
 from gpgc_dask.execution.batches import completed_batches, completed_pieces, translate_failures
 from gpgc_dask.execution.client import Client, KilledWorker
-from gpgc_dask.imaging.coco import draw_mask
 from gpgc_dask.imaging.features import PHASES, Recipe, Stopwatch, describe, label
-from gpgc_dask.imaging.mask_sources import Item, Source
-from gpgc_dask.imaging.masks import MaskFormat, read_mask
+from gpgc_dask.imaging.mask_sources import Item, MaskSource
+from gpgc_dask.imaging.masks import MaskFormat
 from gpgc_dask.imaging.photos import hush
+from gpgc_dask.pipelines.batches import (
+    IMAGES_PER_TASK,
+    BatchResult,
+    killed_result,
+    problem_error,
+    tasks_ahead,
+)
 from gpgc_dask.pipelines.ingest.assemble import LEDGER, Assembly, ChunkTask
 from gpgc_dask.pipelines.ingest.staging import (
-    FinishedImage,
-    Kept,
-    forget,
-    has_arrays,
+    ImageRecord,
+    StagedImage,
+    complete_parts,
     read_index,
+    remove_parts,
     write_part,
 )
+from gpgc_dask.pipelines.options import RunOptions
 from gpgc_dask.storage.location import Location
 
-__all__ = [
-    "IMAGES_A_TASK",
-    "BatchResult",
-    "OnError",
-    "Run",
-    "complaint",
-    "deadly",
-    "tasks_ahead",
-    "without_place",
-]
-
-IMAGES_A_TASK = 8
-"""Some seconds of work: little lost at a kill, little to schedule."""
-
-TASKS_A_THREAD, LEAST_TASKS = 4, 64
-"""Tasks submitted ahead: enough that workers never wait and an adaptive cluster sees its queue."""
-
-OnError = Literal["raise", "skip"]
-
-
-@dataclass(frozen=True)
-class BatchResult:
-    """What became of a task's images."""
-
-    images: int
-    problems: list[Problem]
-    seconds: dict[str, float]
+__all__ = ["IngestRun", "WriterMark", "process_batch", "without_path"]
 
 
 def process_batch(
-    items: Sequence[Item], recipe: Recipe, fmt: MaskFormat, location: Location
+    items: Sequence[Item], recipe: Recipe, mask_format: MaskFormat, location: Location
 ) -> BatchResult:
-    """Describe some images and keep them as a part. Runs on a worker."""
+    """Compute the rows of some images and stage them as one part. Runs on a worker."""
     keep_freed_memory()
     hush()
     watch = Stopwatch()
-    done, problems = [], []
+    finished, problems = [], []
     for item in items:
         try:
             described = describe(item.pair.image, recipe, watch)
             with watch("decode"):
-                if item.coco is not None:
-                    codes = draw_mask(item.coco, described.orientation)
-                else:
-                    codes = read_mask(item.pair.mask, fmt, described.orientation)
+                codes = item.mask.read(described.orientation)
             with watch("pooling"):
-                labelled = label(described, codes, len(fmt.names), fmt.background)
+                labelled = label(described, codes, len(mask_format.names), mask_format.background)
         except UnusableFileError as error:
             problems.append(Problem(item.pair.name, str(error)))
             continue
         except Exception as error:
             error.add_note(f"while working on {item.pair.image}")
             raise
-        image = FinishedImage.of(item.pair, item.identity, described, labelled)
-        done.append((image, described, labelled))
-    if done:
+        record = ImageRecord.of(item.pair, item.identity, described, labelled)
+        finished.append((record, described, labelled))
+    if finished:
         with watch("write"):
-            write_part(location, done)
-    return BatchResult(len(done), problems, watch.seconds)
+            write_part(location, finished)
+    return BatchResult(len(finished), problems, watch.seconds)
 
 
-class Run:
-    """One attempt at an ingest."""
+def write_chunk(task: ChunkTask, location: Location) -> None:
+    """Write one chunk of the dataset. Runs on a worker."""
+    task.run(location)
+
+
+class IngestRun:
+    """One attempt at an ingest.
+
+    Parameters
+    ----------
+    client : Client
+        The Dask cluster.
+    source : MaskSource
+        The images and their masks.
+    location : Location
+        The dataset.
+    recipe : Recipe
+        How images become rows.
+    options : RunOptions
+        What to do with unusable files.
+    listener : callable or None
+        Called with the progress.
+    parameters : dict
+        All that the result depends on except the files; becomes the dataset's attributes.
+    """
 
     def __init__(
         self,
         client: Client,
-        source: Source,
+        source: MaskSource,
         location: Location,
         recipe: Recipe,
-        on_error: OnError,
+        options: RunOptions,
         listener: Listener | None,
         parameters: dict[str, Any],
     ) -> None:
-        """``parameters``: all that the result depends on but the files; kept as attributes."""
         self.client = client
         self.source = source
         self.location = location
         self.recipe = recipe
         self.parameters = parameters
-        digest = hashlib.sha256(json.dumps(without_place(parameters)).encode()).hexdigest()[:16]
-        # An image done in another way is another one.
+        digest = hashlib.sha256(json.dumps(without_path(parameters)).encode()).hexdigest()[:16]
+        # An image processed with other settings is another image.
         self.items = [replace(item, identity=f"{item.identity} {digest}") for item in source.items]
-        self.claim = Claim(location)
-        self.on_error = on_error
+        self.mark = WriterMark(location)
+        self.on_error = options.on_error
         self.listener = listener
         self.seconds = dict.fromkeys(PHASES, 0.0)
         self.problems: list[Problem] = []
         self.resumed = 0
 
     def run(self) -> None:
-        """Describe what is not yet described, then put the dataset together."""
-        self.claim.take()
-        kept = self._kept()
-        self.resumed = len(kept)
-        assembly = self._described(kept)
-        if assembly.is_begun_otherwise():
-            # Images changed after chunks had been written, and what those chunks were made of may
-            # be gone: images whose numbers are not at hand are done again.
-            self._forget_assembly()
-            assembly = self._described(self._kept())
-        self._write(assembly)
+        """Stage the images that are not staged yet, then assemble the dataset."""
+        self.mark.set()
+        staged = self._read_staged()
+        self.resumed = len(staged)
+        assembly = self._stage_all(staged)
+        if assembly.differs_from_ledger():
+            # Images changed after chunks had been written, and the parts of those chunks may be
+            # gone: their images are staged again.
+            self._discard_chunks()
+            assembly = self._stage_all(self._read_staged())
+        self._write_chunks(assembly)
         problems = sorted([*self.source.problems, *self.problems], key=lambda p: p.name)
-        self.claim.check()
+        self.mark.check()
         with translate_failures(self.location, "the last arrays"):
             assembly.finish(problems, self.parameters | {"files_digest": self.source.digest()})
 
-    def _kept(self) -> dict[str, Kept]:
-        """Images of the source that are done, as they are now, by name."""
+    def _read_staged(self) -> dict[str, StagedImage]:
+        """Staged images that are up to date, by name."""
         wanted = {item.pair.name: item.identity for item in self.items}
         return {
-            one.image.name: one
-            for one in read_index(self.location)
-            if wanted.get(one.image.name) == one.image.identity
+            staged.record.name: staged
+            for staged in read_index(self.location)
+            if wanted.get(staged.record.name) == staged.record.identity
         }
 
-    def _forget_assembly(self) -> None:
-        whole = has_arrays(self.location)
-        gone = {one.part for one in read_index(self.location)} - whole
-        forget(self.location, gone)
+    def _discard_chunks(self) -> None:
+        """Remove the chunks written so far, and the parts that have lost their arrays."""
+        parts = {staged.part for staged in read_index(self.location)}
+        remove_parts(self.location, parts - complete_parts(self.location))
         for key in ("features", "segments", LEDGER):
             self.location.remove(key)
 
-    def _described(self, kept: dict[str, Kept]) -> Assembly:
-        """All images done, those that are not yet among them."""
-        todo = [item for item in self.items if item.pair.name not in kept]
+    def _stage_all(self, staged: dict[str, StagedImage]) -> Assembly:
+        """Stage all images that are not in ``staged``."""
+        todo = [item for item in self.items if item.pair.name not in staged]
         self.problems = []
-        self._describe(todo, len(kept))
-        found = self._kept() if todo else kept
-        if not found:
+        self._stage(todo, len(staged))
+        if todo:
+            staged = self._read_staged()
+        if not staged:
             raise PipelineError(
                 "none of the images could be used:\n" + list_problems(self.problems), self.problems
             )
-        missing = len(self.items) - len(found) - len(self.problems)
+        missing = len(self.items) - len(staged) - len(self.problems)
         if missing:
             raise PipelineError(
-                f"{missing} images that were done are gone from {self.location}: is something else "
-                "at work there? Go on with resume=True (--resume)"
+                f"{missing} finished images are gone from {self.location}: is another program "
+                "working there? Continue with resume=True (--resume)"
             )
-        return Assembly(self.location, list(found.values()), self.recipe.dtype)
+        return Assembly(self.location, list(staged.values()), self.recipe.dtype)
 
-    def _describe(self, todo: list[Item], done: int) -> None:
-        batches = [todo[i : i + IMAGES_A_TASK] for i in range(0, len(todo), IMAGES_A_TASK)]
+    def _stage(self, todo: list[Item], done: int) -> None:
+        batches = [todo[i : i + IMAGES_PER_TASK] for i in range(0, len(todo), IMAGES_PER_TASK)]
         meter = Meter(self.listener, "images", len(self.items), done)
-        arguments = (self.recipe, self.source.format, self.location)
-        with closing(self._results(batches, arguments)) as results:
+        with closing(self._results(batches)) as results:
             for batch, result in results:
                 done += result.images
                 self.problems += result.problems
                 for phase, seconds in result.seconds.items():
                     self.seconds[phase] += seconds
                 if result.problems and self.on_error == "raise":
-                    raise PipelineError(complaint(result.problems, done), result.problems)
+                    raise problem_error(result.problems, done)
                 meter(len(batch), len(self.problems))
 
-    def _write(self, assembly: Assembly) -> None:
-        with translate_failures(self.location, "the arrays"):
-            tasks = assembly.begin()
-        meter = Meter(self.listener, "writing", len(tasks))
-        written = assembly.remover(tasks)
-        ahead = tasks_ahead(self.client)
-        with closing(
-            completed_pieces("write", self.client, run_chunk, tasks, (self.location,), ahead)
-        ) as results:
-            for task, future in results:
-                self.claim.check()
-                with translate_failures(self.location, f"chunk {task.key}"):
-                    future.result()
-                written(task)
-                meter(1, len(self.problems))
-
-    def _results(
-        self, batches: list[list[Item]], arguments: tuple[Any, ...]
-    ) -> Generator[tuple[list[Item], BatchResult]]:
-        """(batch, what became of it) as they come."""
+    def _results(self, batches: list[list[Item]]) -> Generator[tuple[list[Item], BatchResult]]:
+        """(batch, its result) as they are finished."""
+        arguments = (self.recipe, self.source.mask_format, self.location)
         ahead = tasks_ahead(self.client)
         for batch, future in completed_batches(
             "ingest", self.client, process_batch, batches, arguments, ahead
         ):
-            self.claim.check()
+            self.mark.check()
             with translate_failures(self.location, f"{batch[0].pair.name} … {batch[-1].pair.name}"):
                 try:
                     result = future.result()
                 except KilledWorker:
-                    result = deadly(batch[0].pair.name)
+                    result = killed_result(batch[0].pair.name)
             yield batch, result
 
+    def _write_chunks(self, assembly: Assembly) -> None:
+        with translate_failures(self.location, "the arrays"):
+            tasks = assembly.begin()
+        meter = Meter(self.listener, "writing", len(tasks))
+        remove_unneeded = assembly.remover(tasks)
+        ahead = tasks_ahead(self.client)
+        with closing(
+            completed_pieces("write", self.client, write_chunk, tasks, (self.location,), ahead)
+        ) as results:
+            for task, future in results:
+                self.mark.check()
+                with translate_failures(self.location, f"chunk {task.key}"):
+                    future.result()
+                remove_unneeded(task)
+                meter(1, len(self.problems))
 
-def tasks_ahead(client: Client) -> int:
-    """How many tasks to submit before the first is done."""
-    return max(TASKS_A_THREAD * max(sum(client.nthreads().values()), 1), LEAST_TASKS)
 
-
-def deadly(name: str) -> BatchResult:
-    """What becomes of an image over which workers die."""
-    reason = (
-        "workers died over it again and again: it needs more memory than they have, or crashes them"
-    )
-    return BatchResult(0, [Problem(name, reason)], {})
-
-
-def without_place(parameters: dict[str, Any]) -> dict[str, Any]:
-    """The parameters less where the network's file lies: it may move between two attempts."""
+def without_path(parameters: dict[str, Any]) -> dict[str, Any]:
+    """The parameters without the path of the network's file, which may move between attempts."""
     backbone = dict(parameters.get("backbone", {}))
     if "weights_sha256" in backbone:
         backbone.pop("path", None)
     return parameters | {"backbone": backbone}
 
 
-class Claim:
-    """Who works at a location: the last to come. Whoever was there before notices and stops."""
+class WriterMark:
+    """Marks who writes to a location: the last writer. Earlier writers notice it and stop."""
 
     KEY = f"{UNFINISHED_FOLDER}/owner"
 
@@ -254,30 +240,17 @@ class Claim:
         self.location = location
         self.token = uuid.uuid4().hex.encode()
 
-    def take(self) -> None:
+    def set(self) -> None:
+        """Become the writer of the location."""
         self.location.write(self.KEY, self.token)
 
     def check(self) -> None:
-        """Complain where the claim is lost."""
+        """Raise a PipelineError if another writer has set its mark."""
         try:
-            mine = self.location.read(self.KEY) == self.token
+            is_own = self.location.read(self.KEY) == self.token
         except FileNotFoundError:
-            mine = False
-        if not mine:
+            is_own = False
+        if not is_own:
             raise PipelineError(
-                f"another ingest has taken over {self.location}, so this one stops: let one finish"
+                f"another ingest writes to {self.location} now, so this one stops: let one finish"
             )
-
-
-def run_chunk(task: ChunkTask, location: Location) -> None:
-    task.run(location)
-
-
-def complaint(problems: Sequence[Problem], kept: int | None) -> str:
-    """The error about unusable files; ``kept``: images done before, None before the start."""
-    held = "" if kept is None else f" {kept} images are done and kept."
-    again = "" if kept is None else " and go on with resume=True (--resume)"
-    return (
-        f"{list_problems(problems)}\nFix or remove these files{again}, or leave them out with "
-        f'on_error="skip" (--on-error skip).{held}'
-    )

@@ -13,7 +13,7 @@ from gpgc_dask.core.errors import InputError
 from gpgc_dask.core.paths import inside
 from gpgc_dask.core.progress import Listener
 from gpgc_dask.imaging.masks import VOID
-from gpgc_dask.imaging.painting import encoded
+from gpgc_dask.imaging.painting import encode_picture
 from gpgc_dask.results.columns import Column, columns_in
 from gpgc_dask.results.export.base import ExportReport, Selection
 from gpgc_dask.results.export.images import Image, ImageFormat
@@ -62,7 +62,7 @@ class FiftyOne(ImageFormat):
             codes = image.given if layer == "ground_truth" else image.predicted
             own = inside(f"{image.name}.png")  # a.jpg and a.png have masks of their own
             path = self.folder / layer / own
-            write_whole(path, encoded(self.values[codes]))
+            write_whole(path, encode_picture(self.values[codes]))
             sample[layer] = {"_cls": "Segmentation", "mask_path": str(path)}
         return sample
 

@@ -14,7 +14,7 @@ from gpgc_dask.core.arrays import Labels, Mask
 from gpgc_dask.core.errors import MissingFileError, Problem, UnusableFileError
 from gpgc_dask.core.paths import check_sources
 from gpgc_dask.core.progress import Listener, Meter
-from gpgc_dask.imaging.given_masks import GivenMasks
+from gpgc_dask.imaging.dataset_masks import DatasetMasks
 from gpgc_dask.imaging.masks import VOID, Codes, MaskFormat
 from gpgc_dask.imaging.painting import paint, rows_of, segment_chunks
 from gpgc_dask.imaging.photos import hush, read_orientation
@@ -98,7 +98,7 @@ class ImageFormat(ExportFormat):
 
     Attributes
     ----------
-    masks : GivenMasks
+    masks : DatasetMasks
         The given masks.
     labels : dict
         {class code: label} of the classes that are drawn: void, but not the background.
@@ -110,7 +110,7 @@ class ImageFormat(ExportFormat):
         self.source = require_dataset_info(selection.model)["source"]
         check_sources(review["image"], review["image_path"], review["mask_path"], self.source)
         names, paths = review["image"].tolist(), review["mask_path"].tolist()
-        self.masks = GivenMasks(self.source, names, paths)
+        self.masks = DatasetMasks(self.source, names, paths)
         self.labels = _drawn_labels(self.masks.format)
 
     @abstractmethod
@@ -176,7 +176,7 @@ def _task_chunks(selection: Selection) -> Iterator[list[_Task]]:
         ]
 
 
-def _read_image(task: _Task, masks: GivenMasks) -> Image | Problem:
+def _read_image(task: _Task, masks: DatasetMasks) -> Image | Problem:
     """The image, or the reason why its photo or mask cannot be read any more."""
     try:
         orientation = read_orientation(task.path)

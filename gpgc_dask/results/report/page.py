@@ -282,7 +282,7 @@ def _facts(dataset: xr.Dataset, model: FittedModel) -> list[tuple[str, str]]:
     source: Mapping[str, Any] = dataset.attrs["source"]
     return [
         ("photos", str(source.get("images", ""))),
-        ("masks", str(source.get("masks") or source.get("coco", ""))),
+        ("masks", str(source.get("masks", ""))),
         (
             "dataset",
             f"{dataset.sizes['superpixel']:,} superpixels × {dataset.sizes['feature']:,} features "

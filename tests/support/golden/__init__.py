@@ -127,7 +127,7 @@ def _photos(folder: Path) -> tuple[Path, Path]:
     for name in ("photo_003", "photo_007"):
         path = masks / f"{name}.png"
         Image.fromarray(np.roll(np.asarray(Image.open(path)), 35, axis=1)).save(path)
-    ingest(images, masks, folder / "data.zarr", **QUICK)
+    ingest(images, masks, folder / "data.zarr", recipe=QUICK)
     train(folder / "data.zarr", folder / "model.zarr")
     return folder / "data.zarr", folder / "model.zarr"
 

@@ -1,0 +1,155 @@
+"""From what a user names, or a dataset's provenance, to a backbone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpgc_dask.core.arrays import Features
+from gpgc_dask.core.errors import InputError, InputTypeError
+from gpgc_dask.imaging.backbones.base import Backbone
+from gpgc_dask.imaging.backbones.registry import BACKBONES, list_backbones
+from gpgc_dask.imaging.photos import Pixels
+
+__all__ = ["BackboneLike", "find_backbone", "restore_backbone"]
+
+PYTHON = "Python: "
+"""The names of Python functions begin with this in a provenance."""
+
+BackboneLike = str | Backbone | Callable[[Pixels], Sequence[Features]]
+
+
+@dataclass(frozen=True)
+class Custom(Backbone):
+    """A Python function: (h, w, 3) uint8 RGB in, a list of (channels, h', w') maps out."""
+
+    function: Callable[[Pixels], Sequence[Features]]
+
+    def __call__(self, image: Pixels) -> list[Features]:
+        result = self.function(image)
+        if not isinstance(result, (list, tuple)) or not result:
+            raise InputTypeError(
+                f"{self._name} must return a list of feature maps, got {result!r:.80}"
+            )
+        maps = [np.asarray(values) for values in result]
+        for values in maps:
+            if values.ndim != 3 or values.size == 0 or values.dtype.kind not in "fiub":
+                raise InputTypeError(
+                    f"{self._name} returned an array of shape {values.shape} and type "
+                    f"{values.dtype}: a feature map is (channels, height, width) numbers"
+                )
+        return maps
+
+    @property
+    def _name(self) -> str:
+        function = self.function
+        return str(getattr(function, "__qualname__", type(function).__qualname__))
+
+    def provenance(self) -> dict[str, Any]:
+        return {"name": f"{PYTHON}{self._name}"}
+
+
+def find_backbone(backbone: BackboneLike = "lite0", **options: Any) -> Backbone:
+    """Find a backbone by name or file, or make one of a Python function.
+
+    Parameters
+    ----------
+    backbone : str, Backbone or callable, default "lite0"
+        A registered name (``BACKBONES.names()``), the path of an ONNX file, or a function:
+        (h, w, 3) uint8 RGB in, list of (channels, h', w') maps out.
+    **options
+        Options of the backbone. An ONNX file takes ``layers`` (names of the tensors to pool,
+        required), ``side``, ``mean`` and ``std``.
+
+    Returns
+    -------
+    Backbone
+
+    Examples
+    --------
+    >>> from gpgc_dask.imaging.backbones import find_backbone
+    >>> find_backbone("colour").provenance()
+    {'name': 'colour'}
+    """
+    if isinstance(backbone, str):
+        kind = _registered_name(backbone)
+        if kind is None:
+            raise InputError(
+                f"backbone must be one of {list_backbones()}, or a callable, got {backbone!r}"
+            )
+        return BACKBONES[kind].from_options(backbone, options)
+    if options:
+        raise InputError(f"{', '.join(options)}: only a backbone given by its name has options")
+    if isinstance(backbone, Backbone):
+        return backbone
+    if callable(backbone):
+        return Custom(backbone)
+    raise InputTypeError(f"backbone must be a name, a path or a callable, got {backbone!r}")
+
+
+def restore_backbone(
+    provenance: Mapping[str, Any], backbone: BackboneLike | None = None
+) -> Backbone:
+    """Make the backbone that a provenance describes, to compute the same features again.
+
+    The version of onnxruntime may differ; weights and settings may not.
+
+    Parameters
+    ----------
+    provenance : mapping
+        The result of :meth:`Backbone.provenance` at ingest.
+    backbone : str, Backbone or callable, optional
+        The present path of its file, or the Python function that it was.
+
+    Raises
+    ------
+    InputError
+        If the backbone is not available, or is not the same.
+    """
+    name = str(provenance["name"])
+    kind = None if name.startswith(PYTHON) else _registered_name(name)
+    if backbone is not None and not isinstance(backbone, str):
+        restored = find_backbone(backbone)
+    elif kind is None:
+        raise InputError(
+            f"the model's features come from {name}, which is not registered: pass it as backbone= "
+            "to predict_masks in Python; the command line cannot"
+        )
+    else:
+        restored = BACKBONES[kind].from_provenance(provenance, backbone)
+    _check_same(provenance, restored.provenance())
+    return restored
+
+
+def _registered_name(backbone: str) -> str | None:
+    """The key of a name or of a file in the registry, None if there is none."""
+    ending = Path(backbone).suffix.lower()
+    names = BACKBONES.names()
+    return next((key for key in (backbone, ending) if key in names), None)
+
+
+def _check_same(then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Raise an InputError if a backbone does not compute the features that a provenance describes.
+
+    Equal weights may be elsewhere under another name; of Python functions nothing else is known.
+    """
+    if then.get("weights_sha256") != now.get("weights_sha256"):
+        raise InputError(
+            f"{now.get('path', now['name'])} has other weights than the model was fitted with, so "
+            "the model's features cannot be computed: restore the earlier file or package, or fit "
+            "again"
+        )
+    ignored = {"onnxruntime", "path"}
+    functions = all(str(one["name"]).startswith(PYTHON) for one in (then, now))
+    if functions or "weights_sha256" in then:
+        ignored.add("name")
+    for part in sorted((then.keys() | now.keys()) - ignored):
+        if then.get(part) != now.get(part):
+            raise InputError(
+                f"the model was fitted on features of another backbone: {part} was "
+                f"{then.get(part)}, not {now.get(part)}; pass the backbone of the fit"
+            )

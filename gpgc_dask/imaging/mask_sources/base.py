@@ -1,0 +1,239 @@
+"""The interface of a mask source: which images there are, and how the mask of each is read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from os import PathLike
+from pathlib import Path, PurePosixPath
+from typing import Any, ClassVar, Protocol
+
+from gpgc_dask.core.errors import InputError, Problem
+from gpgc_dask.imaging.files import Pair, printable
+from gpgc_dask.imaging.masks import Codes, MaskFormat
+from gpgc_dask.imaging.photos import Orientation
+
+__all__ = ["Item", "Mask", "MaskOptions", "MaskSource", "file_stamp"]
+
+
+class Mask(Protocol):
+    """The mask of one photo. Small, and read by the worker that needs it."""
+
+    def read(self, orientation: Orientation) -> Codes:
+        """Read the class codes, (height, width) of the upright photo.
+
+        Raises
+        ------
+        UnusableFileError
+            If the mask cannot be read, or does not fit the photo.
+        """
+
+
+@dataclass(frozen=True)
+class Item:
+    """A photo to ingest, its mask, and an identity that changes when one of them does."""
+
+    pair: Pair
+    identity: str
+    mask: Mask
+
+
+@dataclass(frozen=True)
+class MaskOptions:
+    """How masks are found and read.
+
+    With none of ``foreground``, ``classes`` and ``threshold`` a mask may hold 0 and one other
+    value: background and foreground.
+
+    Parameters
+    ----------
+    format : str, default "masks"
+        A registered mask source (``MASK_SOURCES.names()``): "masks" is a folder of mask files,
+        "coco" a COCO instances file.
+    suffix : str, default ""
+        What follows the photo's name in the name of its mask: "_mask" pairs a.jpg with a_mask.png.
+    foreground : sequence of int, optional
+        Mask values that are foreground; all others are background.
+    classes : mapping of int to str, optional
+        {value: name} of each class, if there are several.
+    void : sequence of int, optional
+        Mask values of pixels whose class is unknown.
+    threshold : float, optional
+        For soft masks: the share of full scale from which on a pixel is foreground.
+    categories : sequence of str, optional
+        Categories to take from a COCO file; several become several classes.
+    with_empty : bool, default False
+        Whether images of a COCO file that show none of the categories are included.
+
+    Examples
+    --------
+    >>> from gpgc_dask import MaskOptions
+    >>> MaskOptions(foreground=[1], void=[255]).mask_format.names
+    ('background', 'foreground')
+    """
+
+    format: str = "masks"
+    suffix: str = ""
+    foreground: Sequence[int] = ()
+    classes: Mapping[int, str] = field(default_factory=dict)
+    void: Sequence[int] = ()
+    threshold: float | None = None
+    categories: Sequence[str] = ()
+    with_empty: bool = False
+
+    @property
+    def mask_format(self) -> MaskFormat:
+        """How the values of mask files are read."""
+        return MaskFormat(
+            tuple(self.foreground), tuple(self.classes.items()), tuple(self.void), self.threshold
+        )
+
+    def names_of_set(self) -> list[str]:
+        """Names of the options, besides ``format``, that differ from their defaults."""
+        default = MaskOptions()
+        return [
+            option.name
+            for option in fields(self)
+            if option.name != "format"
+            and (getattr(self, option.name) or None) != (getattr(default, option.name) or None)
+        ]
+
+
+class MaskSource(ABC):
+    """The photos of a folder and their masks, in one format.
+
+    A subclass implements :meth:`find_items` and :meth:`restore`, and names the options that apply
+    to it in ``options_used``.
+
+    Parameters
+    ----------
+    images : path
+        Folder of photos.
+    masks : path
+        Folder or file of the masks.
+    options : MaskOptions
+        How masks are read.
+
+    Attributes
+    ----------
+    items : list of Item
+        The photos that have a mask, in the order of their names.
+    problems : list of Problem
+        Files that cannot be used.
+    """
+
+    options_used: ClassVar[frozenset[str]] = frozenset()
+
+    def __init__(
+        self, images: str | PathLike[str], masks: str | PathLike[str], options: MaskOptions
+    ) -> None:
+        unused = [name for name in options.names_of_set() if name not in self.options_used]
+        if unused:
+            raise InputError(
+                f"{', '.join(unused)}: not an option of masks in the format {options.format}; "
+                "omit it, or choose another format"
+            )
+        self.images, self.masks = _absolute(images), _absolute(masks)
+        self.options = options
+        items, problems = self.find_items()
+        if not items and not problems:
+            raise InputError(f"there are no images in {self.images}")
+        odd = [item.pair.name for item in items if not _is_text(item.pair.image + item.pair.mask)]
+        problems = problems + [
+            Problem(name, "its name is not valid Unicode: rename it") for name in odd
+        ]
+        self.items = sorted(
+            (item for item in items if item.pair.name not in odd), key=lambda item: item.pair.name
+        )
+        self.problems = sorted(
+            (Problem(printable(p.name), printable(p.reason)) for p in problems),
+            key=lambda problem: problem.name,
+        )
+
+    @abstractmethod
+    def find_items(self) -> tuple[list[Item], list[Problem]]:
+        """Find the photos that have a mask, and the files that cannot be used."""
+
+    @property
+    def mask_format(self) -> MaskFormat:
+        """Classes of the masks, and the values that stand for them."""
+        return self.options.mask_format
+
+    def provenance(self) -> dict[str, Any]:
+        """Describe in JSON what :meth:`restore` needs to read the masks again."""
+        return {
+            "format": self.options.format,
+            "images": self.images,
+            "masks": self.masks,
+            "mask_format": asdict(self.mask_format),
+        }
+
+    @classmethod
+    @abstractmethod
+    def restore(
+        cls, provenance: Mapping[str, Any], names: Sequence[str], paths: Sequence[str]
+    ) -> list[Mask | None]:
+        """Find masks of a dataset again.
+
+        Parameters
+        ----------
+        provenance : mapping
+            The result of :meth:`provenance` at ingest.
+        names, paths : sequence of str
+            Name of each photo, and the path of its mask at ingest (``Pair.mask``).
+
+        Returns
+        -------
+        list of Mask or None
+            The mask of each photo; None if the source no longer has it.
+        """
+
+    @classmethod
+    def select(
+        cls, provenance: Mapping[str, Any], names: Sequence[str], paths: Sequence[str]
+    ) -> dict[PurePosixPath, Path | bytes]:
+        """Files that hold the masks of selected photos, for a folder of these photos.
+
+        Parameters
+        ----------
+        provenance, names, paths
+            As in :meth:`restore`, of the selected photos.
+
+        Returns
+        -------
+        dict
+            {path in the new folder: file to copy or link, or content to write}. By default the
+            source's file itself.
+        """
+        return {PurePosixPath(Path(path).name): Path(path) for path in paths}
+
+    def digest(self) -> str:
+        """Digest that changes when an image or mask is changed, added or removed."""
+        known = [[item.pair.name, item.identity] for item in self.items]
+        known += [[problem.name] for problem in self.problems]
+        return hashlib.sha256(json.dumps(known).encode()).hexdigest()
+
+
+def file_stamp(path: str) -> str:
+    """Size and time of a file, which change when it is changed."""
+    try:
+        status = Path(path).stat()
+    except OSError:
+        return "-"
+    return f"{status.st_size}:{status.st_mtime_ns}"
+
+
+def _absolute(path: str | PathLike[str]) -> str:
+    return os.path.abspath(Path(path).expanduser())
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
