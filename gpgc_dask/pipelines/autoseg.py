@@ -37,7 +37,7 @@ MASK_VALUES = np.array([0, 255], dtype=np.uint8)
 
 @dataclass(frozen=True)
 class AutosegReport:
-    """The outcome of :func:`autoseg`.
+    """The outcome of :func:`gpgc_dask.pipelines.autoseg.autoseg`.
 
     Attributes
     ----------
@@ -93,7 +93,7 @@ def autoseg(
         Iterations of GrabCut, see :func:`~gpgc_dask.imaging.grabcut.grabcut`.
     jitter : float, default 0.0
         Displaces the boxes at random: the IoU of each with the original, clipped to the photo, is
-        drawn from U(1 − jitter, 1], see :func:`~gpgc_dask.imaging.boxes.jitter_edges`. The draws
+        drawn from U(1 − jitter, 1], see ``gpgc_dask.imaging.boxes.jitter_edges``. The draws
         depend on the seed, the image's name and the order of its boxes.
     seed : int, default 0
         Seed of GrabCut and of the jitter.

@@ -36,7 +36,7 @@ FULL_SCALE = 65535
 
 @dataclass(frozen=True)
 class PredictReport:
-    """The outcome of :func:`predict_masks`.
+    """The outcome of :func:`gpgc_dask.predict_masks`.
 
     Attributes
     ----------

@@ -75,11 +75,10 @@ PARTICIPLES = {
 """Names that no function has: functions are verbs or nouns."""
 
 PENDING = (
-    "gpgc_dask/",
-    "examples/find_bad_masks",
+    *(f"gpgc_dask/{name}/" for name in ("cli", "core", "data", "gp", "imaging", "models")),
+    *(f"gpgc_dask/{name}/" for name in ("notebook", "pipelines", "results")),
     "docs/troubleshooting.md",
-    "CHANGELOG.md",
-    "gpgc",
+    "gpgc --help",
 )
 """Beginnings of the names of what is not clean yet. None may be added."""
 
@@ -151,7 +150,7 @@ def test_help():
     wrong = [
         f"{where}: {each}" for where, text in texts for each in findings(text, description=True)
     ]
-    check("gpgc", wrong)
+    check("gpgc --help", wrong)
 
 
 # -- the package ---------------------------------------------------------------------------
