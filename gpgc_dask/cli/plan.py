@@ -115,7 +115,7 @@ def _plan_images(
 def _plan_svm(dataset: Any, *, json: bool) -> None:
     from gpgc_dask.core.text import bytes_text
     from gpgc_dask.models.registry import MODELS
-    from gpgc_dask.models.svm import available_bytes
+    from gpgc_dask.models.svm_memory import available_bytes
 
     n, k = dataset.sizes["superpixel"], dataset.sizes["feature"]
     needed = MODELS["svm"]().memory_bytes(n, k, len(dataset.attrs["classes"]))

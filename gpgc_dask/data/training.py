@@ -12,9 +12,9 @@ import xarray as xr
 
 from gpgc_dask.core.arrays import Array, Index, Labels, Mask
 from gpgc_dask.core.errors import CorruptedError
-from gpgc_dask.data.dataset import text_values
+from gpgc_dask.data.dataset import is_dataset, text_values
 
-__all__ = ["TrainingArrays", "training_arrays"]
+__all__ = ["TrainingArrays", "input_arrays", "training_arrays"]
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,26 @@ class TrainingArrays:
     def replaced(self, **arrays: Any) -> TrainingArrays:
         """The same arrays with some replaced by those of the caller; None replaces nothing."""
         return replace(self, **{name: value for name, value in arrays.items() if value is not None})
+
+
+def input_arrays(
+    X: Any,
+    *,
+    y: Any = None,
+    groups: Any = None,
+    feature_groups: Any = None,
+    weight: Any = None,
+    area: Any = None,
+) -> TrainingArrays:
+    """The arrays of a dataset X, with the caller's in their place; without one the caller's.
+
+    Those of the caller are not validated here, and None if there are none.
+    """
+    if is_dataset(X):
+        return training_arrays(X).replaced(
+            y=y, groups=groups, feature_groups=feature_groups, weight=weight, area=area
+        )
+    return TrainingArrays(X, y, groups, feature_groups, weight, area)
 
 
 def training_arrays(dataset: xr.Dataset) -> TrainingArrays:

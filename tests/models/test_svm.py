@@ -16,6 +16,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import gpgc_dask.models._hinge as hinge
 import gpgc_dask.models.svm as svm
+import gpgc_dask.models.svm_memory as memory
 from gpgc_dask import MarginSVM, open_dataset
 from tests.support.problems import classification
 
@@ -341,13 +342,15 @@ def test_memory_is_three_times_the_data():
 def test_too_little_memory_is_told_before(monkeypatch):
     X, y, groups = scattered(n=5000)
     needed = MarginSVM(C=0.1).memory_bytes(*X.shape)
-    monkeypatch.setattr(svm, "available_bytes", lambda: needed - 1000)
+    monkeypatch.setattr(memory, "available_bytes", lambda: needed - 1000)
     model = MarginSVM(C=0.1)
     with pytest.raises(MemoryError, match=r"needs .* available: .* all 5,000 rows"):
         model.fit(X.astype("float32"), y, groups=groups)
     assert not hasattr(model, "coef_")
     model.fit(X.astype("float32"), y, groups=groups, force=True)
-    monkeypatch.setattr(svm, "available_bytes", lambda: int(needed / svm.USABLE_SHARE) - 10_000)
+    monkeypatch.setattr(
+        memory, "available_bytes", lambda: int(needed / memory.USABLE_SHARE) - 10_000
+    )
     with pytest.raises(MemoryError, match="max_rows=") as told:
         model.fit(X.astype("float32"), y, groups=groups)
     fitting = int(str(told.value).split("max_rows=")[1].split(" ")[0])
@@ -358,12 +361,12 @@ def test_too_little_memory_is_told_before(monkeypatch):
 
 
 def test_memory_of_this_machine():
-    assert 1 << 20 < svm.available_bytes() < 1 << 50
+    assert 1 << 20 < memory.available_bytes() < 1 << 50
 
 
 def test_more_than_liblinear_can_count(monkeypatch):
     X, y, groups = scattered()
-    monkeypatch.setattr(svm, "LARGEST_COUNT", 300 * 9)
+    monkeypatch.setattr(memory, "MAX_NODES", 300 * 9)
     with pytest.raises(ValueError, match=r"takes 300 rows of 8 features, not 600.*max_rows"):
         MarginSVM(C=0.1).fit(X, y, groups=groups, force=True)
     assert MarginSVM(C=0.1, max_rows=300).fit(X, y, groups=groups).rows_used_.size <= 300

@@ -1,0 +1,471 @@
+"""LinearGP, the base class of GPGC and GP: everything but the noise model."""
+
+from __future__ import annotations
+
+import numbers
+import warnings
+from abc import abstractmethod
+from collections.abc import Sequence
+from math import ceil
+from os import PathLike
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import validate_data
+
+from gpgc_dask.core.arrays import Array, Labels
+from gpgc_dask.core.checks import choice, positive
+from gpgc_dask.core.errors import InputError
+from gpgc_dask.core.labels import code_labels
+from gpgc_dask.core.progress import progress_listener
+from gpgc_dask.data.dataset import is_dataset, provenance
+from gpgc_dask.data.training import input_arrays, training_arrays
+from gpgc_dask.execution.compute import compute
+from gpgc_dask.execution.row_blocks import is_dask
+from gpgc_dask.gp.fit import FitResult, fit
+from gpgc_dask.gp.options import MAX_NOISE, FitOptions
+from gpgc_dask.gp.oracle.base import FeatureOracle
+from gpgc_dask.gp.oracle.dask import DaskOracle
+from gpgc_dask.gp.oracle.numpy import NumpyOracle
+from gpgc_dask.gp.solvers import SOLVERS, SolverName
+from gpgc_dask.gp.training import Training
+from gpgc_dask.models.base import DatasetModel
+from gpgc_dask.models.decisions import likelihood_logits, to_labels, to_probabilities
+from gpgc_dask.models.leave_group_out import code_rows, leave_out_predictions, measure_agreement
+from gpgc_dask.models.protocol import Listener
+from gpgc_dask.models.validation import (
+    check_features,
+    check_new_rows,
+    check_training,
+    check_weights,
+    naming_groups,
+    to_vector,
+    without_empty_images,
+)
+from gpgc_dask.planning.machine import Machine
+from gpgc_dask.planning.memory import check_memory
+from gpgc_dask.planning.plan import Plan, plan
+from gpgc_dask.planning.resources import Resources
+from gpgc_dask.planning.shape import Shape
+
+__all__ = ["LinearGP"]
+
+
+class LinearGP(DatasetModel):
+    """Gaussian process classifier with a linear kernel; a subclass has a noise model."""
+
+    saved_arrays: ClassVar = (
+        "coef_",
+        "covariance_factor_",
+        "class_weight_",
+        "noise_variance_",
+        "noise_group_variance_",
+        "confidence_",
+    )
+    saved_values: ClassVar = (
+        "redundancy_",
+        "typical_noise_",
+        "log_evidence_",
+        "converged_",
+        "n_iter_",
+        "n_reads_",
+        "n_features_in_",
+    )
+    _noise_model: ClassVar[str]
+    _keeps_checkpoint = False
+
+    def __init__(
+        self,
+        *,
+        solver: SolverName = "auto",
+        tol: float = 1e-4,
+        max_iter: int = 100,
+        class_weight: dict[Any, float] | Literal["balanced"] | None = "balanced",
+        dtype: str = "auto",
+        redundancy: float | Literal["auto"] = "auto",
+        noise_floor: float = 1e-4,
+        checkpoint: str | PathLike[str] | None = None,
+        progress: bool | Listener | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.class_weight = class_weight
+        self.dtype = dtype
+        self.redundancy = redundancy
+        self.noise_floor = noise_floor
+        self.checkpoint = checkpoint
+        self.progress = progress
+        self.random_state = random_state
+
+    # -- fitting ---------------------------------------------------------------------------
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        groups: Any = None,
+        noise_groups: Any = None,
+        feature_groups: Any = None,
+        sample_weight: Any = None,
+        force: bool = False,
+    ) -> Self:
+        """Learn the weights, the noise variances and the feature scales.
+
+        Parameters
+        ----------
+        X : (N, k) array, dask array, DataFrame or dataset
+            Features, one row per instance. A block of a dask array must hold whole rows. No
+            intercept is added: X needs a constant column, best with a feature group of its own.
+            A dataset from :func:`gpgc_dask.open_dataset` includes labels, images, feature groups
+            and weights; images with fewer than two superpixels that have weight are left out.
+        y : (N,) array
+            Labels of two or more classes, of any type.
+        groups : (N,) array, optional
+            Group of each row: its image, its annotator, … Rows of a group need not be adjacent,
+            though a fit on adjacent ones reads a dask array half as often. Without groups all rows
+            form one group, as in the plain GP.
+        noise_groups : (N,) array or mapping {group: label}, optional
+            Owner of each group, such as the annotator of an image. Groups of one owner share one
+            noise variance; by default each group has its own. ``leave_group_out`` and the
+            redundancy still use ``groups``.
+        feature_groups : (k,) array, optional
+            Columns with the same label share one prior scale; by default all do.
+        sample_weight : (N,) array, optional
+            Weights ≥ 0. An integer weight has the same effect as that many copies of the row.
+        force : bool, default False
+            Fit even if the plan predicts that the workers have not enough memory.
+
+        Returns
+        -------
+        self
+        """
+        options = self._options()
+        arrays = input_arrays(
+            X, y=y, groups=groups, feature_groups=feature_groups, weight=sample_weight
+        )
+        if is_dataset(X) and groups is None and self._noise_model != "homoscedastic":
+            arrays = without_empty_images(arrays)
+        # Feature names are checked on a copy: if they are wrong, an earlier fit is not lost.
+        validate_data(type(self)(), arrays.X, skip_check_array=True)
+        noise_groups = self._check_noise_groups(noise_groups, arrays.place)
+        training = check_training(
+            arrays.X,
+            arrays.y,
+            arrays.groups,
+            arrays.feature_groups,
+            arrays.weight,
+            self.class_weight,
+            noise_model=self._noise_model if noise_groups is None else "tied",
+            noise_groups=noise_groups,
+        )
+        if not force:
+            _check_memory(training, options)
+        with naming_groups(arrays.groups, arrays.place):
+            self._learn(training, fit(training, options))
+        self._remember(provenance(X) if is_dataset(X) else None)
+        validate_data(self, arrays.X, skip_check_array=True)
+        if not self.converged_:
+            warnings.warn(
+                f"the fit stopped after {self.n_iter_} iterations before it was certified: raise "
+                "max_iter, or tol if the evidence in history_ hardly changes any more",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return self
+
+    def _check_noise_groups(self, noise_groups: Any, place: Any) -> Any:
+        """The owners of the rows that are fitted, at ``place`` among those of the caller."""
+        if noise_groups is not None and self._noise_model == "homoscedastic":
+            raise InputError(
+                "GP has one noise variance for all rows, so noise_groups have no meaning: leave "
+                "them out, or fit a GPGC"
+            )
+        if place is not None and isinstance(noise_groups, (Sequence, np.ndarray)):
+            return np.asarray(noise_groups)[place]
+        return noise_groups
+
+    def plan(
+        self,
+        X: Any,
+        *,
+        groups: Any = None,
+        workers: int | None = None,
+        threads: int | None = None,
+        memory_limit: int | str | None = None,
+        n_classes: int = 2,
+        calibrate: bool = False,
+    ) -> Plan:
+        """Estimate memory, reads, arithmetic, traffic and time of a fit on X, before it runs.
+
+        Parameters
+        ----------
+        X : (N, k) array, dask array or dataset
+            As of :meth:`fit`. Its values are not read, except by ``calibrate``.
+        groups : (N,) array, optional
+            As of :meth:`fit`.
+        workers, threads : int, optional
+            Number of worker processes, and threads per worker; by default those of the active
+            Dask cluster, or of this machine.
+        memory_limit : int or str, optional
+            Bytes per worker, or text such as "4GB".
+        n_classes : int, default 2
+            Number of classes.
+        calibrate : bool, default False
+            Measure the speed of this machine for some seconds by running parts of a fit and
+            reading a few blocks of X. Otherwise one small product is timed and the rest estimated.
+
+        Returns
+        -------
+        Plan
+        """
+        if groups is None and is_dataset(X):
+            groups = training_arrays(X).groups
+        X = check_features(X)
+        names = (
+            None if groups is None else code_labels("groups", to_vector("groups", groups, len(X)))
+        )
+        index = np.zeros(len(X), dtype=np.intp) if names is None else names[1]
+        shape = Shape.from_array(X, index, n_classes, self._dtype())
+        machine = None
+        if calibrate:
+            machine = Machine.calibrate(
+                shape.n_features, shape.product_bytes, X if is_dask(X) else None
+            )
+        return plan(
+            shape,
+            estimate_redundancy=self.redundancy == "auto",
+            separable=self._noise_model != "homoscedastic",
+            resources=Resources.detect(is_dask(X), workers, memory_limit, threads),
+            machine=machine,
+        )
+
+    def _dtype(self) -> np.dtype[Any] | None:
+        choice("dtype", self.dtype, ("auto", "float32", "float64"))
+        return None if self.dtype == "auto" else np.dtype(self.dtype)
+
+    def _options(self) -> FitOptions:
+        """Validate the parameters, as scikit-learn does: at fit, by name."""
+        redundancy = self.redundancy
+        if isinstance(redundancy, str):
+            choice("redundancy", redundancy, ("auto",))
+        else:
+            redundancy = positive("redundancy", redundancy)
+        if not isinstance(self.max_iter, numbers.Integral) or self.max_iter < 1:
+            raise InputError(
+                f"max_iter must be a whole number of at least 1, got {self.max_iter!r}"
+            )
+        return FitOptions(
+            solver=choice("solver", self.solver, SOLVERS),
+            tol=positive("tol", self.tol),
+            max_iter=int(self.max_iter),
+            dtype=self._dtype(),
+            redundancy=None if redundancy == "auto" else redundancy,
+            noise_floor=self._noise_floor(),
+            checkpoint=self.checkpoint,
+            keep_checkpoint=self._keeps_checkpoint,
+            listeners=progress_listener(self.progress, kept=self.checkpoint is not None),
+        )
+
+    def _noise_floor(self) -> float:
+        floor = positive("noise_floor", self.noise_floor)
+        if floor >= MAX_NOISE:
+            raise InputError(f"noise_floor must be below {MAX_NOISE:g}, got {self.noise_floor!r}")
+        return floor
+
+    def _learn(self, training: Training, result: FitResult) -> None:
+        point = result.point
+        params = point.params
+        self.classes_ = training.classes
+        self.groups_ = training.groups
+        self.coef_ = point.post.mu.T.copy()
+        self.covariance_factor_ = point.post.T
+        self.class_weight_ = training.class_weight
+        self.redundancy_ = params.redundancy
+        scales = np.exp(0.5 * params.log_scales)
+        self.feature_scales_ = dict(
+            zip(training.feature_groups.tolist(), scales.tolist(), strict=True)
+        )
+        self.log_evidence_ = result.problem.log_evidence(point)
+        self.converged_ = result.solution.converged
+        self.history_ = result.history.entries
+        self.n_iter_ = len(self.history_)
+        self.n_reads_ = ceil(result.history.reads - 1e-9)
+        for name in ("noise_groups_", "noise_group_variance_"):
+            self.__dict__.pop(name, None)
+        if training.noise_groups is not None:
+            self.noise_groups_ = training.noise_groups
+            self.noise_group_variance_ = np.exp(training.noise.values(params.log_noise))
+        self._learn_noise(np.exp(params.log_noise), training.rows.group_weight)
+
+    @abstractmethod
+    def _learn_noise(self, variance: Array, weight: Array) -> None:
+        """Keep the groups' noise variances (J,), given the groups' weights (J,)."""
+
+    # -- prediction ------------------------------------------------------------------------
+
+    def decision_function(self, X: Any, return_std: bool = False) -> Any:
+        """Posterior mean of f, and its standard deviation.
+
+        Parameters
+        ----------
+        X : (N, k) array, dask array, DataFrame or dataset
+            Features.
+        return_std : bool, default False
+            Whether to return the standard deviation √(φᵀVφ) too. It is exact.
+
+        Returns
+        -------
+        mean : (N,) array, or (N, classes) for more than two classes
+            A NumPy array for a NumPy X, a lazy dask array for a dask X.
+        std : (N,) array
+            Only if ``return_std``; the same for all classes.
+        """
+        oracle = self._oracle(X)
+        coef = self.coef_[0] if len(self.coef_) == 1 else self.coef_.T
+        mean = oracle.matvec(coef)
+        if not return_std:
+            return mean
+        return mean, np.sqrt(oracle.variance(self.covariance_factor_))
+
+    def predict(self, X: Any) -> Any:
+        """Most likely labels (N,), among ``classes_``; lazy for a dask X."""
+        return to_labels(self.decision_function(X), self.classes_)
+
+    def predict_proba(self, X: Any) -> Any:
+        """Probabilities (N, classes), columns in the order of ``classes_``; lazy for a dask X.
+
+        Notes
+        -----
+        Bayes' rule under the model's own likelihood, N(y; f, v + ε̄²) at y = ±1, with the
+        posterior variance v of f and the typical (weighted median) noise ε̄² of the training
+        groups: softmax of 2f/(v + ε̄²).
+        """
+        mean, std = self.decision_function(X, return_std=True)
+        logits = likelihood_logits(mean, std, self.typical_noise_)
+        return to_probabilities(logits, self.classes_.size)
+
+    def leave_group_out(
+        self,
+        X: Any,
+        y: Any = None,
+        groups: Any = None,
+        *,
+        sample_weight: Any = None,
+        area: Any = None,
+        return_agreement: bool = False,
+    ) -> Any:
+        """Predict each row as if its whole group had been left out of the fit. Exact.
+
+        Parameters
+        ----------
+        X, y, groups, sample_weight : arrays, or a dataset as X
+            What the model was fitted on; a dataset includes all of them, and ``area``. A group
+            that was not in the fit gets the ordinary prediction, with a warning.
+        area : (N,) array, optional
+            Size of each row in the agreement (pixels), by default 1. Rows of ``sample_weight`` 0
+            do not count.
+        return_agreement : bool, default False
+            Whether to return the agreement too. Computes a dask X immediately.
+
+        Returns
+        -------
+        values : (N,) array, or (N, classes) for more than two classes
+            Decision values; lazy for a dask X, unless ``return_agreement``.
+        agreement : GroupAgreement
+            Only if ``return_agreement``: for each group the IoU (of ``classes_[1]`` if there are
+            two classes) and the balanced accuracy of these predictions with the given labels. It
+            ranks bad masks better than the noise variances do.
+
+        Notes
+        -----
+        f^(−j) = y − (I − H_j P_j)⁻¹ (y − f), at the learned noise and scales: one read, no refit.
+        """
+        arrays = input_arrays(X, y=y, groups=groups, weight=sample_weight, area=area)
+        if arrays.y is None or arrays.groups is None:
+            raise InputError("y and groups are missing: pass those that the model was fitted with")
+        X = check_new_rows(self, X, counted=True)
+        rows, names, weight = code_rows(self, X, arrays, self.class_weight_)
+        size = check_weights("area", arrays.area, len(rows)) * (weight > 0)
+        values = leave_out_predictions(self, X, rows, self._noise_of(names))
+        if return_agreement and is_dask(values):
+            with naming_groups(arrays.groups):
+                (values,) = compute(values)
+        if values.shape[1] == 1:
+            values = values[:, 0]
+        if not return_agreement:
+            return values
+        return values, measure_agreement(values, rows, names, size)
+
+    @abstractmethod
+    def _noise_of(self, names: Labels) -> Array:
+        """Noise variances of groups by name, NaN for those that were not in the fit."""
+
+    def _oracle(self, X: Any) -> FeatureOracle:
+        features = check_new_rows(self, X)
+        return DaskOracle(features) if is_dask(features) else NumpyOracle(features)
+
+    # -- properties of FittedModel ----------------------------------------------------------
+
+    @property
+    def typical_noise(self) -> float:
+        """Weighted median noise variance of the training groups."""
+        return self.typical_noise_
+
+    @property
+    def covariance_factor(self) -> Array:
+        """(k, k) T with posterior covariance TᵀT of the weights."""
+        return self.covariance_factor_
+
+    @property
+    def log_evidence(self) -> float:
+        """Logarithm of the probability of the labels."""
+        return self.log_evidence_
+
+    @property
+    def learned_redundancy(self) -> float:
+        """How many rows of a group count as one."""
+        return self.redundancy_
+
+    @property
+    def feature_scales(self) -> dict[Any, float]:
+        """{feature group: prior standard deviation}."""
+        return self.feature_scales_
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """One entry per iteration."""
+        return self.history_
+
+    @property
+    def fit_summary(self) -> dict[str, Any]:
+        """Evidence, iterations, reads, redundancy, feature scales and seconds of the fit."""
+        return {
+            "log_evidence": float(self.log_evidence_),
+            "iterations": self.n_iter_,
+            "reads": self.n_reads_,
+            "redundancy": float(self.redundancy_),
+            "feature_scales": self.feature_scales_,
+            "seconds": sum(sum(entry["seconds"].values()) for entry in self.history_),
+        }
+
+    def set_session(
+        self, *, checkpoint: PathLike[str], progress: bool | Listener | None = None
+    ) -> None:
+        """Set where the state of the fit is kept, until the caller removes it, and a listener."""
+        self.checkpoint, self.progress = checkpoint, progress
+        self._keeps_checkpoint = True
+
+
+def _check_memory(training: Training, options: FitOptions) -> None:
+    """Raise a NotEnoughMemoryError if a fit on a dask array does not fit into the workers."""
+    if is_dask(training.X):
+        rows = training.rows
+        check_memory(
+            Shape.from_array(training.X, rows.groups, rows.n_classes, options.dtype),
+            Resources.detect(is_dask=True),
+            estimate_redundancy=options.redundancy is None,
+        )
