@@ -110,7 +110,7 @@ def compare(
             svm=not without_svm,
             svm_rows=svm_rows,
             draws=draws,
-            announce=display.say,
+            announce=display.print_line,
         )
     written = [] if out is None else write_comparison(found, out)
     if json:

@@ -52,7 +52,7 @@ def demo(
             n=images,
             seed=seed,
             backbone=backbone,
-            listener=DemoListener(display.say, display.work, display.fit),
+            listener=DemoListener(display.print_line, display.work, display.fit),
             client=client,
         )
     if json:

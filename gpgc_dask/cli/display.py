@@ -1,4 +1,4 @@
-"""Progress of long work on stderr: bars on a terminal, a line now and then elsewhere."""
+"""Progress of long work on stderr: bars on a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
-from gpgc_dask.core.progress import BEGINNING, FitProgress, Lines, tell_work
+from gpgc_dask.core.progress import FIRST_TEXT, FitProgress, LineDisplay, show_work
 from gpgc_dask.core.progress import Progress as WorkProgress
 
 __all__ = ["Display"]
 
-STAGES = {"fit": BEGINNING, "review": "predicting every image without itself"}
+STAGES = {"fit": FIRST_TEXT, "review": "predicting every image without itself"}
 
 
-class Display(Lines):
-    """Shows how far work is: things done of things to do, or a fit on its way to the tolerance."""
+class Display(LineDisplay):
+    """Shows the progress of work on many items, or of a fit, while the context lasts."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class Display(Lines):
             SpinnerColumn(finished_text=" "),
             TextColumn("{task.description:<8}"),
             BarColumn(),
-            TextColumn("{task.fields[told]}"),
+            TextColumn("{task.fields[text]}"),
             console=self.console,
             disable=not self.live,
         )
@@ -46,24 +46,24 @@ class Display(Lines):
         if self.live:
             self.bar.stop()
 
-    def say(self, text: str) -> None:
-        """A line of its own, above the bars."""
+    def print_line(self, text: str) -> None:
+        """Print a line above the bars."""
         self.console.print(escape(text), style="dim")
 
     def work(self, progress: WorkProgress) -> None:
-        """An ingest, a prediction, a report."""
-        tell_work(self.show, progress)
+        """Show the progress of an ingest, a prediction or a report."""
+        show_work(self.show, progress)
 
     def announce(self, stage: str) -> None:
-        """Say what begins: "fit" or "review"."""
-        self.show(stage, STAGES[stage], None, ends=True)
+        """Show that a stage begins: "fit" or "review"."""
+        self.show(stage, STAGES[stage], None, important=True)
 
-    def show(self, name: str, told: str, share: float | None, *, ends: bool = False) -> None:
-        """A bar for each stage; a share that nobody knows moves to and fro."""
+    def show(self, name: str, text: str, share: float | None, *, important: bool = False) -> None:
+        """Show one bar per stage; the bar of an unknown share moves back and forth."""
         if not self.live:
-            super().show(name, told, share, ends=ends)
+            super().show(name, text, share, important=important)
             return
         if name not in self.tasks:
-            self.tasks[name] = self.bar.add_task(name, told="", total=None)
-        of = None if share is None else 1.0
-        self.bar.update(self.tasks[name], told=told, completed=share, total=of)
+            self.tasks[name] = self.bar.add_task(name, text="", total=None)
+        total = None if share is None else 1.0
+        self.bar.update(self.tasks[name], text=text, completed=share, total=total)

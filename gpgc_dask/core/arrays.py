@@ -1,4 +1,4 @@
-"""Names for the arrays that pass between modules, and the one sum they all need."""
+"""Types of the arrays that modules exchange, and sums over groups."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ __all__ = ["Array", "Features", "Index", "Labels", "Mask", "fill_upper", "group_
 
 Array: TypeAlias = NDArray[np.float64]
 Features: TypeAlias = NDArray[Any]
-"""Rows × features, in whatever float type they are stored."""
+"""Rows × features, in the float type in which they are stored."""
 Index: TypeAlias = NDArray[np.intp]
 Labels: TypeAlias = NDArray[Any]
 Mask: TypeAlias = NDArray[np.bool_]
 
 
 def group_sums(index: Index, values: Any, n: int) -> Array:
-    """(n,) sums of ``values`` over the rows of each of n groups."""
+    """Sums of ``values`` over the rows of each of n groups, (n,)."""
     return np.bincount(index, values, n).astype(np.float64, copy=False)
 
 
 def fill_upper(matrix: Array, block: int = 256) -> Array:
     """Copy the lower triangle of a square matrix to the upper one, in place and by blocks."""
     for start in range(0, len(matrix), block):
-        own = slice(start, start + block)
-        matrix[:start, own] = matrix[own, :start].T
-        corner = matrix[own, own]
+        rows = slice(start, start + block)
+        matrix[:start, rows] = matrix[rows, :start].T
+        corner = matrix[rows, rows]
         corner[...] = np.tril(corner) + np.tril(corner, -1).T
     return matrix

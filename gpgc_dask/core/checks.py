@@ -1,4 +1,4 @@
-"""Checks of arguments; each error names the argument and what is allowed."""
+"""Checks of arguments; each error names the argument and the allowed values."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 from gpgc_dask.core.arrays import Features
 from gpgc_dask.core.errors import InputError, InputTypeError, NotFiniteError
 
-__all__ = ["check_finite"]
+__all__ = ["check_choice", "check_finite", "check_positive"]
 
 
 def check_finite(F: Features, first_row: int = 0) -> None:
-    """Raise a NotFiniteError that names rows and columns where a batch has NaN or infinity."""
-    # One product tells: NaN and infinity survive in it. Overflow of finite numbers is no error.
+    """Raise a NotFiniteError with rows and columns if a batch contains NaN or infinity."""
+    # One product is enough: NaN and infinity survive in it. Overflow is no error.
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite((F @ np.ones(F.shape[1], dtype=F.dtype)).sum(dtype=np.float64)):
             return
@@ -26,15 +26,15 @@ def check_finite(F: Features, first_row: int = 0) -> None:
     raise NotFiniteError(rows.tolist(), np.flatnonzero(bad.any(0)).tolist())
 
 
-def choice(name: str, value: Any, allowed: Sequence[Any]) -> Any:
-    """The value, or a ValueError that lists what is allowed."""
+def check_choice(name: str, value: Any, allowed: Sequence[Any]) -> Any:
+    """Return the value; raise an InputError that lists the allowed ones if it is not allowed."""
     if value not in allowed:
         raise InputError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
     return value
 
 
-def positive(name: str, value: Any) -> float:
-    """The value as a float, or an error that names it."""
+def check_positive(name: str, value: Any) -> float:
+    """Return the value as a float; raise an error if it is not positive and finite."""
     if isinstance(value, bool) or not isinstance(value, (float, int, np.number)):
         raise InputTypeError(f"{name} must be a number, got {value!r}")
     if not (value > 0 and np.isfinite(value)):

@@ -1,9 +1,9 @@
-"""Settings that a user may change, in one table.
+"""Settings that users can change, in one table.
 
 A setting is looked up in Dask's configuration under ``gpgc.NAME``, so that it can be given in a
 YAML file, by ``dask.config.set`` or in the environment of each process: ``gpgc.store.tries`` is
-``DASK_GPGC__STORE__TRIES``. This module does not import Dask: where Dask is not loaded, the
-environment alone is read.
+``DASK_GPGC__STORE__TRIES``. This module does not import Dask: if Dask is not loaded, only the
+environment is read.
 """
 
 from __future__ import annotations
@@ -26,11 +26,16 @@ DEFAULTS: dict[str, str | float] = {
 }
 """{setting: default}.
 
-store.tries : requests at most, including the first one
-store.wait : seconds before the second request; three times as long before each further one
-store.seconds : no request is repeated later than this after the first one
-cluster.reconnect-timeout : how long a client looks for a scheduler that it has lost
-cluster.no-workers-timeout : how long to wait for a worker where there is none left
+store.tries
+    Maximum number of requests, including the first one.
+store.wait
+    Seconds before the second request; three times as long before each further one.
+store.seconds
+    Seconds after the first request until which it is repeated.
+cluster.reconnect-timeout
+    Time for which a client looks for a scheduler that it has lost.
+cluster.no-workers-timeout
+    Time to wait for a worker if there is none left.
 """
 
 UNITS = {
@@ -45,12 +50,12 @@ UNITS = {
 
 
 def number(name: str) -> float:
-    """The setting as a number."""
+    """Return a setting as a number."""
     return float(_find(name))
 
 
 def seconds(name: str) -> float:
-    """The setting in seconds; text may have a unit, such as "2 minutes"."""
+    """Return a setting in seconds; text may have a unit, such as "2 minutes"."""
     value = _find(name)
     if not isinstance(value, str):
         return float(value)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpgc_dask.core.text import listed
+from gpgc_dask.core.text import preview
 
 __all__ = [
     "AccessDeniedError",
@@ -38,7 +38,7 @@ __all__ = [
 
 
 class GpgcError(Exception):
-    """Base class of the errors that gpgc_dask raises; the message says what to do next."""
+    """Base class of the errors that gpgc_dask raises; messages include what to do next."""
 
 
 class InputError(GpgcError, ValueError):
@@ -66,7 +66,7 @@ class IsAFolderError(GpgcError, IsADirectoryError):
 
 
 class AccessDeniedError(GpgcError, PermissionError):
-    """A file or an object store may not be read or written with the permissions at hand."""
+    """The permissions do not allow to read or write a file or an object store."""
 
 
 class StoreError(GpgcError, OSError):
@@ -78,7 +78,7 @@ class CorruptedError(GpgcError, ValueError):
 
 
 class NotEnoughMemoryError(GpgcError, MemoryError):
-    """The work needs more memory than there is."""
+    """The work needs more memory than is available."""
 
 
 class MissingDependencyError(GpgcError, ImportError):
@@ -94,11 +94,11 @@ class SchedulerNotFoundError(GpgcError, ConnectionError):
 
 
 class UnusableFileError(InputError):
-    """A photo or mask cannot be used; the message says why and what to do about it."""
+    """A photo or mask cannot be used; the message has the reason and what to do."""
 
 
 class UnsafeWeightsError(InputError):
-    """A file of network weights contains something else than tensors."""
+    """A file of network weights contains something other than tensors."""
 
 
 @dataclass(frozen=True)
@@ -118,12 +118,12 @@ class Problem:
 
 
 class PipelineError(GpgcError, RuntimeError):
-    """Work on many photos stopped; what is done is kept.
+    """Work on many photos stopped; finished work is kept.
 
     Attributes
     ----------
     problems : list of Problem
-        The files that caused it, if any.
+        Files that caused the error, if any.
     """
 
     def __init__(self, message: str, problems: Sequence[Problem] = ()) -> None:
@@ -137,7 +137,7 @@ class NotFiniteError(InputError):
     Attributes
     ----------
     rows, columns, groups : sequence
-        Where: numbers of rows and columns, and names of the groups if they are known.
+        Numbers of the rows and columns, and names of the groups if they are known.
     """
 
     def __init__(
@@ -147,10 +147,10 @@ class NotFiniteError(InputError):
         self.rows, self.columns, self.groups = rows, columns, groups
 
     def __str__(self) -> str:
-        groups = f", group(s) {listed(self.groups)}" if len(self.groups) else ""
-        columns = f", column(s) {listed(self.columns)}" if self.columns else ""
+        groups = f", group(s) {preview(self.groups)}" if len(self.groups) else ""
+        columns = f", column(s) {preview(self.columns)}" if self.columns else ""
         return (
-            f"X contains NaN or infinity in row(s) {listed(self.rows)}{columns}{groups}: "
+            f"X contains NaN or infinity in row(s) {preview(self.rows)}{columns}{groups}: "
             "drop those rows or impute them before fitting"
         )
 

@@ -1,4 +1,4 @@
-"""Labels of any type as numbers."""
+"""Conversion of labels of any type to numbers."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import pandas as pd
 
 from gpgc_dask.core.arrays import Index, Labels, Mask
 from gpgc_dask.core.errors import InputError, InputTypeError
-from gpgc_dask.core.text import listed
+from gpgc_dask.core.text import preview
 
 __all__ = ["code_labels", "find_labels", "missing_labels"]
 
 
 def code_labels(name: str, labels: Any) -> tuple[Labels, Index]:
-    """Distinct labels in order, and the number of each value's label."""
+    """Sorted distinct labels, and the position of each value's label among them."""
     coded = isinstance(labels, pd.Categorical)
     missing = np.flatnonzero(labels.codes < 0) if coded else missing_labels(labels)
     if missing.size:
         raise InputError(
-            f"{name} has NaN or None at position(s) {listed(missing)}: "
-            "give every row a label or drop those rows"
+            f"{name} has NaN or None at position(s) {preview(missing)}: "
+            "add the missing labels or drop those rows"
         )
     if coded:
         used, place = np.unique(labels.codes, return_inverse=True)
@@ -35,11 +35,11 @@ def code_labels(name: str, labels: Any) -> tuple[Labels, Index]:
             f"{name} mixes labels of types {', '.join(kinds)} that cannot be ordered: "
             "use one type, for example all strings"
         ) from error
-    return _narrowed(distinct), codes.astype(np.intp)
+    return _narrow(distinct), codes.astype(np.intp)
 
 
-def _narrowed(distinct: Labels) -> Labels:
-    """Objects of one plain type as an array of that type."""
+def _narrow(distinct: Labels) -> Labels:
+    """Convert objects of one plain type to an array of that type."""
     if distinct.dtype == object:
         if all(isinstance(value, str) for value in distinct):
             return distinct.astype(str)
@@ -49,7 +49,7 @@ def _narrowed(distinct: Labels) -> Labels:
 
 
 def find_labels(known: Labels, labels: Labels) -> tuple[Index, Mask]:
-    """(place of each label among the sorted ``known``, whether it is there)."""
+    """Position of each label among the sorted ``known`` ones, and whether it is one of them."""
     if _kind(known) != _kind(labels):
         return np.zeros(labels.size, dtype=np.intp), np.zeros(labels.size, dtype=bool)
     place = np.minimum(np.searchsorted(known, labels), known.size - 1)
@@ -57,7 +57,7 @@ def find_labels(known: Labels, labels: Labels) -> tuple[Index, Mask]:
 
 
 def _kind(labels: Labels) -> str:
-    """Labels of one kind can be compared: numbers with numbers, text with text."""
+    """Kind of labels that can be compared with each other: numbers, or text."""
     return "number" if labels.dtype.kind in "biuf" else labels.dtype.kind
 
 
@@ -77,5 +77,5 @@ def _is_missing(value: Any) -> bool:
         return True
     try:
         return bool(value != value)
-    except TypeError:  # pandas.NA does not say
+    except TypeError:  # pandas.NA is neither true nor false
         return True

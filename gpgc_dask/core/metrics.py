@@ -1,4 +1,4 @@
-"""Agreement of predicted with given labels, group by group, weighted by the area of the rows."""
+"""Agreement of predicted with given labels per group, weighted by the area of the rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 LEVEL = 1e-3
-"""Differences with a smaller p are called significant, as in the paper."""
+"""Significance level: differences with a smaller p are significant, as in the paper."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,13 @@ class GroupAgreement:
 
     Attributes
     ----------
-    groups : (J,) the groups' own labels
-    iou : (J,) intersection over union of the positive class (two classes), or its mean over the
-        classes that occur (more); 1 where neither labels nor predictions have any
-    balanced_accuracy : (J,) recall averaged over the classes the labels have
+    groups : (J,) array
+        Labels of the groups.
+    iou : (J,) array
+        Intersection over union of the positive class (two classes), or its mean over the classes
+        that occur (more than two); 1 if neither labels nor predictions contain any.
+    balanced_accuracy : (J,) array
+        Recall, averaged over the classes that the labels contain.
     """
 
     groups: Labels
@@ -51,7 +54,22 @@ def group_agreement(
 ) -> GroupAgreement:
     """Compare class codes ``given`` and ``predicted`` (N,) within each of ``groups`` (N,).
 
-    area : (N,) weight of each row, its pixels;  labels : (J,) the groups' own names
+    Parameters
+    ----------
+    given, predicted : (N,) array of int
+        Class codes.
+    groups : (N,) array of int
+        Number of the group of each row, 0 … J − 1.
+    area : (N,) array
+        Weight of each row, its number of pixels.
+    n_classes : int
+        Number of classes.
+    labels : (J,) array
+        Names of the groups.
+
+    Returns
+    -------
+    GroupAgreement
 
     Examples
     --------
@@ -59,8 +77,9 @@ def group_agreement(
     >>> from gpgc_dask.core.metrics import group_agreement
     >>> given, predicted = np.array([1, 1, 0, 1]), np.array([1, 0, 0, 1])
     >>> groups = np.array([0, 0, 1, 1])
-    >>> found = group_agreement(given, predicted, groups, np.ones(4), 2, np.array(["a", "b"]))
-    >>> found.iou.tolist()
+    >>> names = np.array(["a", "b"])
+    >>> agreement = group_agreement(given, predicted, groups, np.ones(4), 2, names)
+    >>> agreement.iou.tolist()
     [0.5, 1.0]
     """
     n_groups = labels.size
@@ -91,9 +110,18 @@ def mean_where(values: Array, where: Mask) -> Array:
 
 
 def class_hits(given: Index, predicted: Index, n_classes: int) -> tuple[Array, Array]:
-    """((classes,) pixels of each class predicted right, (classes,) pixels of each class).
+    """Number of correctly predicted pixels, and of all pixels, per class.
 
-    ``given``: class codes of any shape; codes outside 0 … n_classes − 1 (void) do not count.
+    Parameters
+    ----------
+    given, predicted : array of int
+        Class codes of one shape. Given codes outside 0 … n_classes − 1 (void) do not count.
+    n_classes : int
+        Number of classes.
+
+    Returns
+    -------
+    tuple of two (n_classes,) arrays
     """
     inside = (given >= 0) & (given < n_classes)
     truth = given[inside].astype(np.intp)
@@ -102,19 +130,25 @@ def class_hits(given: Index, predicted: Index, n_classes: int) -> tuple[Array, A
 
 
 def average_class_accuracy(hits: Array, totals: Array) -> float:
-    """Share of each class's pixels predicted right, averaged over the classes that occur."""
+    """Share of correctly predicted pixels per class, averaged over the classes that occur."""
     present = totals > 0
     return float(np.mean(hits[present] / totals[present]))
 
 
 @dataclass(frozen=True)
 class SignedRank:
-    """A Wilcoxon signed-rank test of paired values, two-sided.
+    """Result of a two-sided Wilcoxon signed-rank test of paired values.
 
-    p : 1 where no pair differs
-    lean : sum of the signed ranks, the way the test points: above 0 for the first
-    better, worse : pairs in which the first is larger, smaller
-    too_few : so few pairs differ that p could not be below LEVEL if all differed one way
+    Attributes
+    ----------
+    p : float
+        The p-value; 1 if no pair differs.
+    lean : float
+        Sum of the signed ranks: above 0 if the first values tend to be larger.
+    better, worse : int
+        Number of pairs in which the first value is larger, and smaller.
+    too_few : bool
+        Whether so few pairs differ that p cannot be below LEVEL.
     """
 
     p: float
@@ -125,22 +159,23 @@ class SignedRank:
 
     @property
     def significant(self) -> bool:
+        """Whether p is below LEVEL."""
         return self.p < LEVEL
 
 
 def signed_rank(first: Array, second: Array) -> SignedRank:
-    """Test paired values (n,); pairs in which either is NaN are left out."""
+    """Test paired values (n,); pairs with a NaN are left out."""
     gain = first - second
     gain = gain[np.isfinite(gain)]
     uneven = gain[gain != 0]
     if not uneven.size:
         return SignedRank(1.0, 0.0, 0, 0, True)
     # No outcome has a smaller p than that in which all differences have one sign.
-    least = float(wilcoxon(np.abs(gain)).pvalue)
+    min_p = float(wilcoxon(np.abs(gain)).pvalue)
     return SignedRank(
         p=float(wilcoxon(gain).pvalue),
         lean=float(rankdata(np.abs(uneven)) @ np.sign(uneven)),
         better=int(np.sum(gain > 0)),
         worse=int(np.sum(gain < 0)),
-        too_few=least >= LEVEL,
+        too_few=min_p >= LEVEL,
     )

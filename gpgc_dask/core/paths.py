@@ -1,7 +1,7 @@
-"""Names and paths that come out of a file, and not from whoever runs the program.
+"""Checks of names and paths that come from a file and not from the user.
 
-A dataset or a model says where its photos were and what they are called. Names become paths of
-what is written, paths are read: neither may lead out of the folder it belongs to.
+Datasets and models contain names and paths of photos. Files are written under these names and read
+from these paths: neither may lead out of the folder it belongs to.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 
 from gpgc_dask.core.errors import InputError
 
-__all__ = ["check_sources", "inside"]
+__all__ = ["check_sources", "relative_path"]
 
 
-def inside(name: str) -> PurePosixPath:
-    """The name of an image as a path within a folder, never outside it."""
+def relative_path(name: str) -> PurePosixPath:
+    """Convert the name of an image to a path within a folder; raise an InputError if it is not."""
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in name:
         raise InputError(f"the name {str(name)!r} leads out of its folder: rename the image")
@@ -42,8 +42,8 @@ def check_sources(
     """
     folder = source["images"]
     for name, path in zip(names, images, strict=True):
-        right = os.path.join(folder, str(inside(name)))
-        if path != right and os.path.normpath(path) != os.path.normpath(right):
+        expected = os.path.join(folder, str(relative_path(name)))
+        if os.path.normpath(path) != os.path.normpath(expected):
             raise InputError(f"{path} is not {str(name)!r} in the folder of images, {folder}")
     root = os.path.normpath(source["masks"])
     folder = os.path.join(root, "")

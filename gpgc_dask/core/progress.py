@@ -1,8 +1,9 @@
-"""Progress of long work: what it reports, and where that is shown.
+"""Progress of long work: events, estimates, and lines on stderr.
 
-Work on many things reports :class:`Progress` events through a :class:`Meter`; a fit reports the
-entries of its ``history_``. Both are shown as lines on stderr here; the command line and notebooks
-have displays of their own.
+Work on many items reports :class:`Progress` events through a :class:`Meter`; a fit reports the
+entries of its ``history_``. Both become one line of text and a share between 0 and 1, which a
+display shows: :class:`LineDisplay` here, bars in the command line program, and one live line in
+notebooks.
 """
 
 from __future__ import annotations
@@ -21,29 +22,39 @@ from gpgc_dask.core.errors import InputTypeError
 from gpgc_dask.core.text import time_text
 
 __all__ = [
-    "BEGINNING",
+    "FIRST_TEXT",
     "FitListener",
     "FitProgress",
-    "Lines",
+    "LineDisplay",
     "Listener",
     "Meter",
     "Progress",
-    "course",
+    "convergence_curve",
     "decades_to_go",
     "describe",
-    "following",
-    "progress_listener",
+    "fit_listeners",
+    "open_listeners",
     "seconds_left",
-    "tell_work",
+    "show_work",
     "work_listener",
 ]
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where work stands.
+    """State of work on many items.
 
-    phase : "images", in an ingest then "writing" (the chunks); of a read of the data, its name
+    Attributes
+    ----------
+    phase : str
+        What is counted: "images", in an ingest then "writing" (chunks); for a read of the data,
+        the name of the read.
+    done, total : int
+        Number of finished items, and of all items.
+    skipped : int
+        Number of items that were skipped.
+    rate : float
+        Items per second in this run.
     """
 
     phase: str
@@ -51,10 +62,10 @@ class Progress:
     total: int
     skipped: int
     rate: float
-    """A second, in this run."""
 
     @property
     def seconds_left(self) -> float | None:
+        """Estimated seconds until the end; None if there is no estimate."""
         return (self.total - self.done) / self.rate if self.rate > 0 else None
 
 
@@ -62,45 +73,67 @@ Listener = Callable[[Progress], None]
 
 
 class Meter:
-    """Counts what is done and tells the listener, with the rate of this run."""
+    """Counts finished items and reports them to a listener.
+
+    Parameters
+    ----------
+    listener : callable or None
+        Called with a :class:`Progress` at the start and after each call.
+    phase : str
+        What is counted.
+    total : int
+        Number of all items.
+    done : int, default 0
+        Number of items that an earlier run finished.
+    """
 
     def __init__(self, listener: Listener | None, phase: str, total: int, done: int = 0) -> None:
         self.listener, self.phase, self.total = listener, phase, total
-        self.done = self.begun = done
+        self.done = self.done_before = done
         self.start = time.perf_counter()
         self(0, 0)
 
     def __call__(self, more: int, skipped: int) -> None:
         self.done += more
         elapsed = max(time.perf_counter() - self.start, 1e-9)
-        rate = (self.done - self.begun) / elapsed
+        rate = (self.done - self.done_before) / elapsed
         if self.listener is not None:
             self.listener(Progress(self.phase, self.done, self.total, skipped, rate))
 
 
 FitListener = Callable[[dict[str, Any]], None]
 
-PLAIN_SECONDS = 5.0
-"""Between two lines of progress where nobody watches a terminal."""
+MIN_LINE_SECONDS = 5.0
+"""Seconds between two lines of progress at least."""
 
-SPARSENESS = 0.01
-"""The same as a share of the time that has passed: a night is told in some hundred lines."""
+MIN_LINE_SHARE = 0.01
+"""The same as a share of the elapsed time: ten hours give some hundred lines."""
 
-
-BEGINNING = "reading the data"
-"""What a fit tells before its first entry."""
+FIRST_TEXT = "reading the data"
+"""Text of a fit before its first entry."""
 
 
 class Show(Protocol):
-    """Where progress is shown.
+    """A function that shows progress.
 
-    name : the stage;  told : how far it is;  share : of it, 0 to 1, None where nobody knows
-    ends : whether it is done, or just begun: what must not be missed
+    Parameters
+    ----------
+    name : str
+        Name of the stage.
+    text : str
+        State of the stage.
+    share : float or None
+        Share of the stage that is done, 0 to 1; None if it is unknown.
+    important : bool, default False
+        Whether it must be shown: the stage has just begun, or ended.
     """
 
     def __call__(
-        self, name: str, told: str, share: float | None, *, ends: bool = False
+        self, name: str, text: str, share: float | None, *, important: bool = False
     ) -> None: ...
+
+
+# -- estimates ---------------------------------------------------------------------------------
 
 
 def decades_to_go(entry: dict[str, Any]) -> float:
@@ -108,8 +141,20 @@ def decades_to_go(entry: dict[str, Any]) -> float:
     return math.log10(max(entry["predicted_gain"], 1e-300) / entry["gain_tolerance"])
 
 
-def course(entries: Sequence[dict[str, Any]]) -> tuple[str, list[float], list[float]]:
-    """(what x is, x, decades to go) of a fit: by reads of the data, by steps where one read did."""
+def convergence_curve(entries: Sequence[dict[str, Any]]) -> tuple[str, list[float], list[float]]:
+    """Points of a plot of the convergence of a fit.
+
+    Parameters
+    ----------
+    entries : sequence of dict
+        Entries of ``history_``.
+
+    Returns
+    -------
+    tuple of (str, list of float, list of float)
+        Label of x, x, and the decades to go. x are reads of the data, or steps if all steps used
+        the same read.
+    """
     to_go = [decades_to_go(entry) for entry in entries]
     reads = [float(entry["reads"]) for entry in entries]
     if len(reads) > 1 and reads[0] == reads[-1]:
@@ -118,9 +163,9 @@ def course(entries: Sequence[dict[str, Any]]) -> tuple[str, list[float], list[fl
 
 
 def seconds_left(entries: Sequence[dict[str, Any]], window: int = 4) -> float | None:
-    """How long a fit has to go, by the speed at which its last entries neared the tolerance.
+    """Estimated seconds until the end of a fit, from the speed of its last entries.
 
-    None where that cannot be told: at the beginning, or while the gain does not fall.
+    None if there is no estimate: at the start, or while the predicted gain does not fall.
     """
     last = entries[-window:]
     if len(last) < 2:
@@ -136,59 +181,66 @@ def seconds_left(entries: Sequence[dict[str, Any]], window: int = 4) -> float | 
     return math.ceil(to_go[-1] / speed) * step_seconds
 
 
+# -- texts -------------------------------------------------------------------------------------
+
+
 def describe(entry: dict[str, Any]) -> str:
-    """One line: where the fit stands and how far it has to go, in log10 of the gain."""
-    to_go = decades_to_go(entry)
+    """An entry of ``history_`` in one line; the distance is log10 of the predicted gain."""
     seconds = sum(entry["seconds"].values())
     parts = [
         f"{entry['phase']:>11} {entry['iteration']:3d}",
         f"reads {entry['reads']:.3g}",
         f"log evidence {entry['log_evidence']:.3f}",
         f"c {entry['redundancy']:.3f}",
-        "at the tolerance" if to_go <= 0 else f"10^{to_go:.1f} above the tolerance",
+        _distance(entry),
         f"{seconds:.2f} s",
     ]
     return "  ".join(parts)
 
 
-# -- what is told ------------------------------------------------------------------------------
+def _distance(entry: dict[str, Any]) -> str:
+    to_go = decades_to_go(entry)
+    return "at the tolerance" if to_go <= 0 else f"10^{to_go:.1f} above the tolerance"
 
 
 class FitProgress:
-    """A listener of a fit: where it stands and how far it has to go, in one line.
+    """A listener of a fit that shows its state in one line.
 
-    Besides the entries of ``history_`` it hears how far each read of the data is.
+    Parameters
+    ----------
+    show : Show
+        Function that shows the line.
     """
 
     def __init__(self, show: Show) -> None:
         self.show = show
         self.entries: list[dict[str, Any]] = []
-        self.told = BEGINNING
+        self.text = FIRST_TEXT
         self.share: float | None = None
 
     def __call__(self, entry: dict[str, Any]) -> None:
+        """Show the state after an entry of ``history_``."""
         self.entries.append(entry)
         first, to_go = (decades_to_go(self.entries[i]) for i in (0, -1))
-        arrived = to_go <= 0
-        distance = "at the tolerance" if arrived else f"10^{to_go:.1f} above the tolerance"
-        self.told = (
+        converged = to_go <= 0
+        self.text = (
             f"{entry['phase']}  reads {entry['reads']:.3g}  "
-            f"log evidence {entry['log_evidence']:.1f}  {distance}"
+            f"log evidence {entry['log_evidence']:.1f}  {_distance(entry)}"
         )
         left = seconds_left(self.entries)
-        if not arrived and left is not None:
-            self.told += f"  {time_text(left)} left"
-        self.share = 1.0 if arrived else max(1.0 - to_go / first, 0.0) if first > 0 else 0.0
-        self.show("fit", self.told, self.share, ends=arrived)
+        if not converged and left is not None:
+            self.text += f"  {time_text(left)} left"
+        self.share = 1.0 if converged else max(1.0 - to_go / first, 0.0) if first > 0 else 0.0
+        self.show("fit", self.text, self.share, important=converged)
 
     def reading(self, progress: Progress) -> None:
-        """How far the read is that is under way: ``phase`` is its name in Dask's dashboard."""
-        told = f"{progress.phase} {progress.done / progress.total:.0%}"
-        self.show("fit", f"{self.told}  {told}", self.share)
+        """Show the state of the current read; ``phase`` is its name in Dask's dashboard."""
+        read = f"{progress.phase} {progress.done / progress.total:.0%}"
+        self.show("fit", f"{self.text}  {read}", self.share)
 
 
-def tell_work(show: Show, progress: Progress) -> None:
-    """Work on many images: how many are done, how fast, and how long it takes yet."""
+def show_work(show: Show, progress: Progress) -> None:
+    """Show the number of finished items, their rate and the remaining time."""
     done, total = progress.done, progress.total
     parts = [f"{done:,}/{total:,}"]
     if progress.rate:
@@ -197,70 +249,74 @@ def tell_work(show: Show, progress: Progress) -> None:
             parts.append(f"{time_text(progress.seconds_left)} left")
     if progress.skipped:
         parts.append(f"{progress.skipped} skipped")
-    show(progress.phase, "  ".join(parts), done / total if total else 1.0, ends=done == total)
+    share = done / total if total else 1.0
+    show(progress.phase, "  ".join(parts), share, important=done == total)
 
 
-# -- where it is shown -------------------------------------------------------------------------
+# -- displays and listeners --------------------------------------------------------------------
 
 
-class Lines:
-    """Lines on stderr, now and then."""
+class LineDisplay:
+    """Shows progress as lines on stderr, every few seconds."""
 
     def __init__(self) -> None:
-        self.begun = time.monotonic()
-        self.spoken = -math.inf
+        self.start = time.monotonic()
+        self.last_line = -math.inf
 
-    def show(self, name: str, told: str, share: float | None, *, ends: bool = False) -> None:
+    def show(self, name: str, text: str, share: float | None, *, important: bool = False) -> None:
+        """Print a line if it is important, or if the last one was printed long enough ago."""
         now = time.monotonic()
-        pause = max(PLAIN_SECONDS, SPARSENESS * (now - self.begun))
-        if ends or now - self.spoken > pause:
-            self.spoken = now
-            print(f"{name} {told}", file=sys.stderr, flush=True)
+        pause = max(MIN_LINE_SECONDS, MIN_LINE_SHARE * (now - self.start))
+        if important or now - self.last_line > pause:
+            self.last_line = now
+            print(f"{name} {text}", file=sys.stderr, flush=True)
 
 
-# -- who hears of it ---------------------------------------------------------------------------
-
-
-def progress_listener(
-    progress: bool | FitListener | None, *, kept: bool = False
+def fit_listeners(
+    progress: bool | FitListener | None, *, has_checkpoint: bool = False
 ) -> tuple[FitListener, ...]:
-    """The ``progress`` of a fit as listeners: True is a live line in a notebook, else prints.
+    """Listeners for the argument ``progress`` of a fit.
 
-    A callable is called; if it has a method ``reading``, that is called with a
-    :class:`Progress` of each read of the data. ``kept``: whether a checkpoint holds what a fit
-    that is stopped has reached.
+    Parameters
+    ----------
+    progress : bool, callable or None
+        True shows a live line in a notebook, and prints lines elsewhere. A callable is called with
+        each entry of ``history_``; its method ``reading``, if it has one, is called with a
+        :class:`Progress` of each read of the data.
+    has_checkpoint : bool, default False
+        Whether a checkpoint keeps the state of a fit that is stopped.
     """
-    if _check(progress) is not True:
+    if _check_progress(progress) is not True:
         return () if isinstance(progress, bool) or progress is None else (progress,)
     if not in_notebook():
         return (_print,)
-    live: FitListener = notebook_module("progress").LiveFit(kept=kept)
+    live: FitListener = notebook_module("progress").LiveFit(has_checkpoint=has_checkpoint)
     return (live,)
 
 
 @contextmanager
-def following(listeners: Sequence[FitListener]) -> Iterator[list[Any]]:
-    """The listeners that also show where a fit begins and ends, entered while the fit lasts."""
-    live: list[Any] = [each for each in listeners if hasattr(each, "__enter__")]
+def open_listeners(listeners: Sequence[FitListener]) -> Iterator[list[Any]]:
+    """Enter the listeners that are contexts, because they also show the start and end of a fit."""
+    contexts: list[Any] = [each for each in listeners if hasattr(each, "__enter__")]
     with ExitStack() as stack:
-        for each in live:
+        for each in contexts:
             stack.enter_context(each)
-        yield live
+        yield contexts
 
 
 @contextmanager
 def work_listener(progress: bool | Listener | None) -> Iterator[Listener | None]:
-    """The ``progress`` of other work as a listener, for as long as the work lasts."""
-    if _check(progress) is not True:
+    """A context with the listener for the argument ``progress`` of other work than a fit."""
+    if _check_progress(progress) is not True:
         yield None if isinstance(progress, bool) else progress
     elif in_notebook():
         with notebook_module("progress").LiveLine() as line:
-            yield partial(tell_work, line.show)
+            yield partial(show_work, line.show)
     else:
-        yield partial(tell_work, Lines().show)
+        yield partial(show_work, LineDisplay().show)
 
 
-def _check(progress: Any) -> Any:
+def _check_progress(progress: Any) -> Any:
     if not (progress is None or isinstance(progress, bool) or callable(progress)):
         raise InputTypeError(f"progress must be True, False, None or a callable, got {progress!r}")
     return progress

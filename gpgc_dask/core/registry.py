@@ -1,8 +1,8 @@
-"""Registries: the kinds of one thing by name, so that a new kind is one file and one line.
+"""Registries of kinds by name: a new kind takes one file and one line.
 
-A kind is named by the place it is in, ``"package.module:name"``, and loaded when it is asked for:
-``--help`` and error messages list all names without importing any of them. Other packages add
-kinds by an entry point in the registry's group.
+An entry has the form ``"package.module:attribute"`` and is imported when it is used: ``--help`` and
+error messages list all names without importing any of them. Other packages add kinds by an entry
+point in the registry's group.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Registry(Generic[Kind]):
     Parameters
     ----------
     what : str
-        What the kinds are, for messages: "backbone".
+        Name of such a kind in messages, for example "backbone".
     places : mapping of str to str
         {name: "package.module:attribute"}.
     group : str
@@ -47,16 +47,16 @@ class Registry(Generic[Kind]):
         self._loaded: dict[str, Kind] = {}
 
     def add(self, name: str, kind: Kind) -> Kind:
-        """Add a kind of this process, which may replace one of the same name."""
+        """Add a kind in this process; it may replace one of the same name."""
         self._loaded[name] = kind
         return kind
 
     def remove(self, name: str) -> None:
-        """Remove a kind that :meth:`add` has added."""
+        """Remove a kind that was added by :meth:`add`."""
         del self._loaded[name]
 
     def names(self) -> tuple[str, ...]:
-        """Names of all kinds: the package's own first, then those of other packages."""
+        """Names of all kinds: those of this package first, then those of other packages."""
         return tuple(dict.fromkeys([*self._places, *self._loaded, *self._plugins()]))
 
     def __iter__(self) -> Iterator[str]:
@@ -66,7 +66,7 @@ class Registry(Generic[Kind]):
         return name in self.names()
 
     def __getitem__(self, name: str) -> Kind:
-        """The kind of this name; an :class:`InputError` lists the names there are."""
+        """Return the kind of this name; an :class:`InputError` lists the names if there is none."""
         if name in self._loaded:
             return self._loaded[name]
         if name in self._places:

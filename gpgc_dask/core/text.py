@@ -1,22 +1,22 @@
-"""Values as text for messages."""
+"""Text of values for messages."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["bytes_text", "listed", "time_text"]
+__all__ = ["bytes_text", "preview", "time_text"]
 
 
-def listed(values: Iterable[Any], most: int = 5) -> str:
-    """The first few values as text, for messages."""
+def preview(values: Iterable[Any], limit: int = 5) -> str:
+    """The first few values, separated by commas."""
     values = list(values)
-    text = ", ".join(str(value) for value in values[:most])
-    return text + (f", ... ({len(values)} in all)" if len(values) > most else "")
+    text = ", ".join(str(value) for value in values[:limit])
+    return text + (f", ... ({len(values)} in all)" if len(values) > limit else "")
 
 
 def time_text(seconds: float | None) -> str:
-    """A duration as people say it."""
+    """A duration in seconds, minutes or hours."""
     if seconds is None:
         return "?"
     if seconds < 90:

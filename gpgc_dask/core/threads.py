@@ -1,8 +1,7 @@
-"""What a task asks of the process it runs in: cores and memory.
+"""Threads and memory of the process in which a task runs.
 
-Tasks side by side with one BLAS thread each beat one task with many: NumPy and SciPy bring a BLAS
-each, whose idle threads get in each other's way, and some of a sweep's passes over memory are not
-BLAS at all.
+Several tasks with one BLAS thread each are faster than one task with many: NumPy and SciPy have
+separate BLAS libraries, whose idle threads slow each other down, and parts of a sweep are not BLAS.
 """
 
 from __future__ import annotations
@@ -22,24 +21,24 @@ from threadpoolctl import ThreadpoolController
 
 __all__ = [
     "READ_AHEAD",
-    "ahead",
     "algebra_threads",
     "blas_threads",
     "keep_freed_memory",
     "map_threads",
     "one_blas_thread",
+    "prefetch",
 ]
 
 Item = TypeVar("Item")
 
 READ_AHEAD = 2
-"""Blocks that are being read while one is worked on."""
+"""Number of blocks that are read while one is processed."""
 
 MANY_FEATURES = 2048
-"""Features from which on k×k algebra is worth several threads."""
+"""Number of features from which k×k algebra is faster with several threads."""
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
-"""glibc's names for mallopt's parameters."""
+"""Parameters of glibc's mallopt."""
 
 
 @cache
@@ -48,7 +47,7 @@ def _controller() -> ThreadpoolController:
 
 
 def blas_threads() -> int:
-    """Threads that BLAS may use now, so cores that this process may fill."""
+    """Number of threads that BLAS may use now."""
     blas = (pool for pool in _controller().info() if pool["user_api"] == "blas")
     return max((pool["num_threads"] for pool in blas), default=1)
 
@@ -60,10 +59,9 @@ _limiter: Any = None
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Limit BLAS to one thread, for the whole process, while anyone is inside.
+    """Limit BLAS to one thread in the whole process while the context lasts.
 
-    The limit is the process's, so fits in several threads share it: the first in sets it and the
-    last out restores what was there before.
+    Fits in several threads share the limit: the first sets it, the last restores the old one.
     """
     global _limit_users, _limiter
     with _limit_lock:
@@ -80,37 +78,44 @@ def one_blas_thread() -> Iterator[None]:
 
 
 def map_threads(
-    function: Callable[[Any], Any], items: Iterable[Any], in_vain: threading.Event | None = None
+    function: Callable[[Any], Any], items: Iterable[Any], cancelled: threading.Event | None = None
 ) -> list[Any]:
-    """Results of ``function`` for each item, a thread each.
+    """Results of ``function`` for each item, with one thread per item.
 
-    ``in_vain`` is set once nobody waits for them any more: one has failed, or the caller is
-    interrupted.
+    Parameters
+    ----------
+    function : callable
+        Function of one item.
+    items : iterable
+        The items.
+    cancelled : threading.Event, optional
+        Set when the results are not needed any more: one call has failed, or the caller is
+        interrupted.
     """
     items = list(items)
     if len(items) == 1:
         return [function(items[0])]
     with one_blas_thread(), ThreadPoolExecutor(len(items)) as pool:
         try:
-            # Each in a copy of the caller's context, so that numpy.errstate reaches the threads.
+            # Each in a copy of the caller's context, so that numpy.errstate applies in the threads.
             waiting = [pool.submit(copy_context().run, function, item) for item in items]
             return [future.result() for future in waiting]
         except BaseException:
-            if in_vain is not None:
-                in_vain.set()
+            if cancelled is not None:
+                cancelled.set()
             raise
 
 
 def algebra_threads(n_features: int) -> AbstractContextManager[Any]:
-    """BLAS threads for k×k algebra at the driver: one where the matrices are small.
+    """Limit BLAS to one thread for k×k algebra at the driver if the matrices are small.
 
-    NumPy's and SciPy's threads would wait for each other longer than they work.
+    NumPy's and SciPy's threads would otherwise wait for each other longer than they work.
     """
     return one_blas_thread() if n_features < MANY_FEATURES else nullcontext()
 
 
-def ahead(makers: Iterable[Callable[[], Item]], depth: int = READ_AHEAD) -> Iterator[Item]:
-    """What the makers make, in order, the next few at work in threads while one is used."""
+def prefetch(makers: Iterable[Callable[[], Item]], depth: int = READ_AHEAD) -> Iterator[Item]:
+    """Yield the results of calls in order; the next few run in threads while one is used."""
     waiting: deque[Future[Item]] = deque()
     with ThreadPoolExecutor(depth) as pool:
         for make in makers:
@@ -123,11 +128,16 @@ def ahead(makers: Iterable[Callable[[], Item]], depth: int = READ_AHEAD) -> Iter
 
 @cache
 def keep_freed_memory() -> bool:
-    """Let this worker process reuse the memory of a block it has freed.
+    """Let this worker process reuse the memory of blocks that it has freed.
 
-    Dask's nanny sets MALLOC_TRIM_THRESHOLD_ so that workers hand freed memory back at once; every
-    block read then pays a page fault every 4 kB, which took longer than the read itself. Blocks of
-    up to 32 MB (glibc's limit) are reused instead, and at most 128 MB is kept.
+    Dask's nanny sets MALLOC_TRIM_THRESHOLD_ so that workers return freed memory at once; every
+    block that is read then causes a page fault per 4 kB, which takes longer than the read itself.
+    Blocks of up to 32 MB (glibc's limit) are reused instead, and at most 128 MB is kept.
+
+    Returns
+    -------
+    bool
+        Whether the settings were changed.
     """
     if "MALLOC_TRIM_THRESHOLD_" not in os.environ:
         return False

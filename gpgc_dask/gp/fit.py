@@ -17,7 +17,7 @@ import numpy as np
 
 from gpgc_dask.core.arrays import Features
 from gpgc_dask.core.errors import InputError
-from gpgc_dask.core.progress import Listener, Progress, following
+from gpgc_dask.core.progress import Listener, Progress, open_listeners
 from gpgc_dask.execution.row_blocks import is_dask
 from gpgc_dask.gp.attempt import Attempt, FitResult, make_problem
 from gpgc_dask.gp.checkpoint import Checkpoint, SavedFit, digest
@@ -54,7 +54,7 @@ def fit(training: Training, options: FitOptions) -> FitResult:
         If X has constant features only, contains NaN or infinity, or cannot be solved for in
         float64; or if the checkpoint belongs to another fit.
     """
-    with following(options.listeners) as displays:
+    with open_listeners(options.listeners) as displays:
         result = _fit(training, options)
         for display in displays:
             display.settled = result.solution.converged

@@ -16,7 +16,7 @@ from PIL import Image
 
 from gpgc_dask.core.arrays import Features, Index, Labels
 from gpgc_dask.core.errors import CorruptedError, InputError
-from gpgc_dask.core.paths import inside
+from gpgc_dask.core.paths import relative_path
 from gpgc_dask.data.dataset import text_values
 from gpgc_dask.execution.compute import compute, lazy_calls
 from gpgc_dask.imaging.superpixels import Segments, nearest_rows
@@ -148,7 +148,7 @@ def mask_values(class_values: Sequence[int]) -> Labels:
 
 def target_paths(names: Iterable[str], folder: Path, suffix: str = ".png") -> list[Path]:
     """A picture for each image; folders as in the images' own names."""
-    targets = [folder / inside(name).with_suffix(suffix) for name in names]
+    targets = [folder / relative_path(name).with_suffix(suffix) for name in names]
     doubled = [str(path) for path, count in Counter(targets).items() if count > 1]
     if doubled:
         raise InputError(f"several images would be written to {', '.join(doubled)}: rename one")

@@ -9,7 +9,7 @@ import numpy as np
 from gpgc_dask.core.arrays import Array, Labels
 from gpgc_dask.core.errors import InputError
 from gpgc_dask.core.labels import find_labels
-from gpgc_dask.core.text import listed
+from gpgc_dask.core.text import preview
 from gpgc_dask.models.linear_gp import LinearGP
 
 __all__ = ["GP", "GPGC"]
@@ -107,13 +107,13 @@ class GPGC(LinearGP):
         place, known = find_labels(self.groups_, names)
         if not known.any():
             raise InputError(
-                f"groups {listed(names)} are none of the fit's groups ({listed(self.groups_)}): "
+                f"groups {preview(names)} are none of the fit's groups ({preview(self.groups_)}): "
                 "pass the groups that the model was fitted with, in the same type"
             )
         if not known.all():
             warnings.warn(
                 f"{np.count_nonzero(~known)} of {names.size} groups were not in the fit "
-                f"({listed(names[~known])}): their rows get the ordinary prediction",
+                f"({preview(names[~known])}): their rows get the ordinary prediction",
                 stacklevel=3,
             )
         return np.where(known, self.noise_variance_[place], np.nan)

@@ -11,7 +11,7 @@ from gpgc_dask.core.arrays import Array, Index, Labels
 from gpgc_dask.core.errors import InputError
 from gpgc_dask.core.labels import code_labels, find_labels
 from gpgc_dask.core.metrics import GroupAgreement, group_agreement
-from gpgc_dask.core.text import listed
+from gpgc_dask.core.text import preview
 from gpgc_dask.data.training import TrainingArrays
 from gpgc_dask.execution.row_blocks import is_dask
 from gpgc_dask.gp.evidence import Posterior
@@ -40,8 +40,8 @@ def find_classes(model: FittedModel, labels: Labels) -> Index:
     place, known = find_labels(model.classes_, labels)
     if not known.all():
         raise InputError(
-            f"y has label(s) {listed(labels[~known])} that the model was not fitted with; its "
-            f"classes are {listed(model.classes_)}"
+            f"y has label(s) {preview(labels[~known])} that the model was not fitted with; its "
+            f"classes are {preview(model.classes_)}"
         )
     return place
 

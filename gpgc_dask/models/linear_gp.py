@@ -15,10 +15,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import validate_data
 
 from gpgc_dask.core.arrays import Array, Labels
-from gpgc_dask.core.checks import choice, positive
+from gpgc_dask.core.checks import check_choice, check_positive
 from gpgc_dask.core.errors import InputError
 from gpgc_dask.core.labels import code_labels
-from gpgc_dask.core.progress import progress_listener
+from gpgc_dask.core.progress import fit_listeners
 from gpgc_dask.data.dataset import is_dataset, provenance
 from gpgc_dask.data.training import input_arrays, training_arrays
 from gpgc_dask.execution.compute import compute
@@ -244,34 +244,34 @@ class LinearGP(DatasetModel):
         )
 
     def _dtype(self) -> np.dtype[Any] | None:
-        choice("dtype", self.dtype, ("auto", "float32", "float64"))
+        check_choice("dtype", self.dtype, ("auto", "float32", "float64"))
         return None if self.dtype == "auto" else np.dtype(self.dtype)
 
     def _options(self) -> FitOptions:
         """Validate the parameters, as scikit-learn does: at fit, by name."""
         redundancy = self.redundancy
         if isinstance(redundancy, str):
-            choice("redundancy", redundancy, ("auto",))
+            check_choice("redundancy", redundancy, ("auto",))
         else:
-            redundancy = positive("redundancy", redundancy)
+            redundancy = check_positive("redundancy", redundancy)
         if not isinstance(self.max_iter, numbers.Integral) or self.max_iter < 1:
             raise InputError(
                 f"max_iter must be a whole number of at least 1, got {self.max_iter!r}"
             )
         return FitOptions(
-            solver=choice("solver", self.solver, SOLVERS),
-            tol=positive("tol", self.tol),
+            solver=check_choice("solver", self.solver, SOLVERS),
+            tol=check_positive("tol", self.tol),
             max_iter=int(self.max_iter),
             dtype=self._dtype(),
             redundancy=None if redundancy == "auto" else redundancy,
             noise_floor=self._noise_floor(),
             checkpoint=self.checkpoint,
             keep_checkpoint=self._keeps_checkpoint,
-            listeners=progress_listener(self.progress, kept=self.checkpoint is not None),
+            listeners=fit_listeners(self.progress, has_checkpoint=self.checkpoint is not None),
         )
 
     def _noise_floor(self) -> float:
-        floor = positive("noise_floor", self.noise_floor)
+        floor = check_positive("noise_floor", self.noise_floor)
         if floor >= MAX_NOISE:
             raise InputError(f"noise_floor must be below {MAX_NOISE:g}, got {self.noise_floor!r}")
         return floor

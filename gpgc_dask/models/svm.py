@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gpgc_dask.core.arrays import Array, Index
-from gpgc_dask.core.checks import choice, positive
+from gpgc_dask.core.checks import check_choice, check_positive
 from gpgc_dask.core.errors import InputError
 from gpgc_dask.core.threads import blas_threads
 from gpgc_dask.data.dataset import is_dataset, provenance
@@ -227,10 +227,10 @@ class MarginSVM(DatasetModel):
     def _check_parameters(self) -> None:
         """Validate the parameters, as scikit-learn does: at fit, by name."""
         if isinstance(self.C, str):
-            choice("C", self.C, ("auto",))
+            check_choice("C", self.C, ("auto",))
         else:
-            positive("C", self.C)
-        positive("tol", self.tol)
+            check_positive("C", self.C)
+        check_positive("tol", self.tol)
         for name, minimum in (("n_folds", 2), ("max_iter", 1), ("max_rows", 2)):
             value = getattr(self, name)
             if name == "max_rows" and value is None:

@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 
 from gpgc_dask.core.arrays import Array, Index, group_sums
 from gpgc_dask.core.errors import InputError, NotFiniteError
-from gpgc_dask.core.text import listed
+from gpgc_dask.core.text import preview
 from gpgc_dask.execution.compute import compute
 from gpgc_dask.execution.row_blocks import is_dask, select_rows
 from gpgc_dask.gp.training import Training
@@ -42,7 +42,7 @@ def sample_rows(
     if missing.any():
         raise InputError(
             f"max_rows={max_rows} is too small: whole groups drawn at random make {sample.size} "
-            f"rows, with none of class(es) {listed(training.classes[missing])}; raise it"
+            f"rows, with none of class(es) {preview(training.classes[missing])}; raise it"
         )
     return sample.astype(np.intp)
 

@@ -25,7 +25,7 @@ from gpgc_dask.core.arrays import Array, Index, Labels, group_sums
 from gpgc_dask.core.checks import check_finite
 from gpgc_dask.core.errors import InputError, InputTypeError, NotFiniteError
 from gpgc_dask.core.labels import code_labels, missing_labels
-from gpgc_dask.core.text import listed
+from gpgc_dask.core.text import preview
 from gpgc_dask.data.dataset import is_dataset
 from gpgc_dask.data.training import TrainingArrays
 from gpgc_dask.execution.compute import compute
@@ -92,7 +92,7 @@ def check_training(
     present = np.bincount(codes, weights, classes.size) > 0
     if classes.size < 2 or present.sum() < 2:
         raise InputError(
-            f"y has one class only ({listed(classes[present])}) among the rows with weight: "
+            f"y has one class only ({preview(classes[present])}) among the rows with weight: "
             "a model needs 2 classes or more; add rows of another class"
         )
     weight_of_class = class_weights(class_weight, classes, codes, weights)
@@ -207,7 +207,7 @@ def _check_columns(X: pd.DataFrame) -> None:
     bad = [f"{name!r} ({column.dtype})" for name, column in X.items() if not _holds_numbers(column)]
     if bad:
         raise InputError(
-            f"X has column(s) that hold no numbers: {listed(bad)}; leave them out (X[features]), "
+            f"X has column(s) that hold no numbers: {preview(bad)}; leave them out (X[features]), "
             "or encode them, for example with get_dummies"
         )
 
@@ -282,7 +282,7 @@ def check_weights(name: str, values: Any, n: int) -> Array:
     bad = np.flatnonzero(~(weights >= 0) | ~np.isfinite(weights))
     if bad.size:
         raise InputError(
-            f"{name} is negative, NaN or infinite at row(s) {listed(bad)}: "
+            f"{name} is negative, NaN or infinite at row(s) {preview(bad)}: "
             "it must be ≥ 0 (0 leaves a row out)"
         )
     return weights
@@ -306,8 +306,8 @@ def class_weights(class_weight: Any, classes: Labels, codes: Index, weights: Arr
     unknown = [label for label in class_weight if label not in known]
     if unknown:
         raise InputError(
-            f"class_weight names class(es) {listed(unknown)} that y does not have; "
-            f"its classes are {listed(classes)}"
+            f"class_weight names class(es) {preview(unknown)} that y does not have; "
+            f"its classes are {preview(classes)}"
         )
     factors = np.array([float(class_weight.get(label, 1.0)) for label in classes.tolist()])
     if not np.all(factors > 0) or not np.all(np.isfinite(factors)):
@@ -329,7 +329,7 @@ def _owners(noise_groups: Any, groups: Labels, index: Index) -> tuple[Labels | N
         missing = [group for group in groups.tolist() if group not in noise_groups]
         if missing:
             raise InputError(
-                f"noise_groups has no owner for group(s) {listed(missing)}: name one for each group"
+                f"noise_groups has no owner for group(s) {preview(missing)}: name one per group"
             )
         return code_labels("noise_groups", _as_labels([noise_groups[g] for g in groups.tolist()]))
     names, codes = code_labels("noise_groups", to_vector("noise_groups", noise_groups, index.size))
@@ -338,7 +338,7 @@ def _owners(noise_groups: Any, groups: Labels, index: Index) -> tuple[Labels | N
     torn = np.unique(index[owners[index] != codes])
     if torn.size:
         raise InputError(
-            f"group(s) {listed(groups[torn])} have rows of several noise_groups: a group has one "
+            f"group(s) {preview(groups[torn])} have rows of several noise_groups: a group has one "
             "owner, so give all its rows the same noise group"
         )
     return names, owners
@@ -356,12 +356,12 @@ def _check_noise_rows(rows: Rows, noise: NoiseModel, names: Labels) -> None:
     empty, single = np.flatnonzero(used == 0), np.flatnonzero(used == 1)
     if empty.size:
         raise InputError(
-            f"{kind} {listed(names[empty])} have no row with weight: their noise cannot be "
+            f"{kind} {preview(names[empty])} have no row with weight: their noise cannot be "
             "estimated; drop their rows or give them weight"
         )
     if single.size:
         raise InputError(
-            f"{kind} {listed(names[single])} have one row with weight: one row cannot tell noise "
+            f"{kind} {preview(names[single])} have one row with weight: one row cannot tell noise "
             "from signal; drop it, or give it to another group"
         )
 
@@ -379,7 +379,7 @@ def _feature_groups(feature_groups: Any, k: int) -> tuple[Labels, Index]:
     if missing.size:
         raise InputError(
             f"feature_groups has an unknown (None or NaN) feature group at column(s) "
-            f"{listed(missing)}: name the group of every column"
+            f"{preview(missing)}: name the group of every column"
         )
     return code_labels("feature_groups", labels)
 
@@ -394,7 +394,7 @@ def without_empty_images(given: TrainingArrays) -> TrainingArrays:
         return given
     warnings.warn(
         f"{left_out.size} image(s) have fewer than two labelled superpixels and are left out of "
-        f"the fit: {listed(np.asarray(given.groups.categories)[left_out])}",
+        f"the fit: {preview(np.asarray(given.groups.categories)[left_out])}",
         stacklevel=3,
     )
     keep = used[index] >= 2

@@ -19,7 +19,7 @@ import xarray as xr
 from markupsafe import Markup
 
 from gpgc_dask.core.errors import CorruptedError
-from gpgc_dask.core.progress import course
+from gpgc_dask.core.progress import convergence_curve
 from gpgc_dask.core.text import bytes_text
 from gpgc_dask.data.dataset import text_values
 from gpgc_dask.data.summary import flagged_images
@@ -152,7 +152,7 @@ def _charts(model: FittedModel) -> list[dict[str, str]]:
         svg = histogram(noise, text, logarithmic=True)
         charts.append(("Noise variance learned for each group", text, svg))
     if model.history:
-        name, x, to_go = course(model.history)
+        name, x, to_go = convergence_curve(model.history)
         text = f"The fit reaches its tolerance; reads of the data: {model.n_reads_}"
         charts.append((f"Evidence to be gained ÷ tolerance, by {name}", text, line(x, to_go, text)))
     if len(model.feature_scales) > 1:

@@ -11,7 +11,7 @@ import xarray as xr
 
 from gpgc_dask.core.arrays import Array, Index
 from gpgc_dask.core.errors import InputError, MissingDependencyError
-from gpgc_dask.core.progress import course
+from gpgc_dask.core.progress import convergence_curve
 from gpgc_dask.data.dataset import check_same_features
 from gpgc_dask.data.subsets import best_photos
 from gpgc_dask.experiments.accuracy import PixelCounts
@@ -110,7 +110,7 @@ class Plots:
         if not self._model.history:
             raise InputError(f"a {type(self._model).__name__} has no history of its fit to plot")
         ax = _axes(ax)
-        name, x, to_go = course(self._model.history)
+        name, x, to_go = convergence_curve(self._model.history)
         ax.plot(x, 10.0 ** np.array(to_go), color=BAR, marker="o", ms=4)
         ax.axhline(1.0, color=GOAL, ls="--", lw=1.2)
         ax.annotate("tolerance ", (1, 1.0), xycoords=("axes fraction", "data"), ha="right",

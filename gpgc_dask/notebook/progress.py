@@ -1,4 +1,7 @@
-"""One line in a notebook that says how far work is, replaced in place."""
+"""One line of progress in a notebook, which is replaced in place.
+
+rich is not used here: its live display in notebooks needs ipywidgets, and writes several lines.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,11 @@ from gpgc_dask.core.text import time_text
 
 __all__ = ["LiveFit", "LiveLine"]
 
-LEAST_SECONDS = 0.1
-"""Between two pictures of the line: more often than this nobody sees."""
+MIN_SECONDS = 0.1
+"""Seconds between two updates of the line at least."""
 
 BAR = 12
-"""Letters of the bar where only text is shown."""
+"""Characters of the bar in plain text."""
 
 RUNNING, DONE, STOPPED, FAILED = "", "✓", "■", "✗"
 
@@ -25,55 +28,65 @@ STYLE = "font-family:var(--jp-code-font-family,monospace);white-space:pre-wrap"
 
 @dataclass(frozen=True)
 class Line:
-    """What is shown: the stage, what is told of it, and a bar of the share that is done.
+    """What is shown.
 
-    ``share`` is 0 to 1, None where nobody knows. Work that has ended has a ``mark``, and no bar.
+    Attributes
+    ----------
+    name : str
+        Name of the stage.
+    state : str
+        State of the stage.
+    share : float or None
+        Share that is done, 0 to 1, shown as a bar; None if it is unknown.
+    mark : str
+        Mark of work that has ended, in place of the bar.
     """
 
     name: str
-    told: str
+    state: str
     share: float | None
     mark: str = RUNNING
 
-    def _repr_mimebundle_(self, **given: Any) -> dict[str, str]:
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
         return {"text/plain": self.text(), "text/html": self.html()}
 
     def text(self) -> str:
         filled = round(BAR * (self.share or 0.0))
         head = self.mark or f"[{'#' * filled}{'-' * (BAR - filled)}]"
-        return f"{head} {self.name}  {self.told}"
+        return f"{head} {self.name}  {self.state}"
 
     def html(self) -> str:
         value = "" if self.share is None else f' value="{self.share:.3f}"'
         head = self.mark or f'<progress max="1"{value} style="vertical-align:middle"></progress>'
-        name, told = html.escape(self.name), html.escape(self.told)
-        return f'<div style="{STYLE}">{head} <b>{name}</b>  {told}</div>'
+        name, state = html.escape(self.name), html.escape(self.state)
+        return f'<div style="{STYLE}">{head} <b>{name}</b>  {state}</div>'
 
 
 class LiveLine:
-    """A context in which :meth:`show` replaces what was shown before; its end is shown too."""
+    """A context in which :meth:`show` replaces the previous line; its end is shown, too."""
 
     def __init__(self) -> None:
         self.line = Line("", "", None)
         self.start = time.monotonic()
-        self.spoken = 0.0
+        self.last_update = 0.0
         self.handle: Any = None
 
-    def show(self, name: str, told: str, share: float | None, *, ends: bool = False) -> None:
-        """What is under way. Where one thing follows soon on another, only the last is seen."""
-        self.line = Line(name, told, share)
+    def show(self, name: str, text: str, share: float | None, *, important: bool = False) -> None:
+        """Show a state; of several in quick succession, only some are shown."""
+        self.line = Line(name, text, share)
         now = time.monotonic()
-        if ends or now - self.spoken > LEAST_SECONDS:
-            self.spoken = now
+        if important or now - self.last_update > MIN_SECONDS:
+            self.last_update = now
             self._draw()
 
-    def end(self, told: str, mark: str) -> None:
-        """The last word."""
-        self.line = Line(self.line.name, told, None, mark)
+    def end(self, text: str, mark: str) -> None:
+        """Show the final state."""
+        self.line = Line(self.line.name, text, None, mark)
         self._draw()
 
     @property
-    def took(self) -> str:
+    def elapsed(self) -> str:
+        """Time since the start, as text."""
         return time_text(time.monotonic() - self.start)
 
     def _draw(self) -> None:
@@ -91,38 +104,41 @@ class LiveLine:
         if self.line.mark or not self.line.name:
             return
         if error is None:
-            self.end(f"{self.line.told}  done in {self.took}", DONE)
+            self.end(f"{self.line.state}  done in {self.elapsed}", DONE)
         elif isinstance(error, KeyboardInterrupt):
-            self.end(f"stopped at  {self.line.told}", STOPPED)
+            self.end(f"stopped at  {self.line.state}", STOPPED)
         else:
-            self.end(f"failed at  {self.line.told}", FAILED)
+            self.end(f"failed at  {self.line.state}", FAILED)
 
 
 class LiveFit(FitProgress):
-    """A fit in a notebook: one line from its beginning to its end.
+    """A listener that shows a fit in one line of a notebook, from its start to its end.
 
-    ``kept``: whether a checkpoint holds what a fit that is stopped has reached.
+    Parameters
+    ----------
+    has_checkpoint : bool
+        Whether a checkpoint keeps the state of a fit that is stopped.
     """
 
     settled = False
 
-    def __init__(self, *, kept: bool) -> None:
+    def __init__(self, *, has_checkpoint: bool) -> None:
         self.line = LiveLine()
-        self.kept = kept
+        self.has_checkpoint = has_checkpoint
         super().__init__(self.line.show)
 
     def __enter__(self) -> None:
-        self.show("fit", self.told, None, ends=True)
+        self.show("fit", self.text, None, important=True)
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         if error is None and self.entries:
             last = self.entries[-1]
             end = "settled" if self.settled else "stopped before it settled"
             self.line.end(
-                f"{end} after {last['reads']:.3g} reads in {self.line.took}  "
+                f"{end} after {last['reads']:.3g} reads in {self.line.elapsed}  "
                 f"log evidence {last['log_evidence']:.1f}",
                 DONE if self.settled else STOPPED,
             )
-        elif isinstance(error, KeyboardInterrupt) and self.kept and self.entries:
-            self.line.end(f"stopped; fit again to go on from  {self.told}", STOPPED)
+        elif isinstance(error, KeyboardInterrupt) and self.has_checkpoint and self.entries:
+            self.line.end(f"stopped; fit again to resume from  {self.text}", STOPPED)
         self.line.__exit__(kind, error, traceback)

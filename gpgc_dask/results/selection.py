@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from gpgc_dask.core.errors import ExistsError, InputError, MissingFileError
-from gpgc_dask.core.paths import check_sources, inside
+from gpgc_dask.core.paths import check_sources, relative_path
 from gpgc_dask.imaging.mask_sources import MASK_SOURCES, coco
 from gpgc_dask.storage.location import write_whole
 
@@ -80,7 +80,7 @@ def _selected_files(
     names, photos, masks = (images[name].tolist() for name in ("image", "image_path", "mask_path"))
     check_sources(names, photos, masks, source)
     files: dict[PurePosixPath, Path | bytes] = {
-        PurePosixPath("images") / inside(name): Path(path)
+        PurePosixPath("images") / relative_path(name): Path(path)
         for name, path in zip(names, photos, strict=True)
     }
     files |= MASK_SOURCES[source["format"]].select(source, names, masks)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.linalg import solve_triangular
 
-from gpgc_dask.core.threads import ahead
+from gpgc_dask.core.threads import prefetch
 from gpgc_dask.gp.evidence import Moments, Posterior, posterior
 from gpgc_dask.gp.oracle.kernels import (
     SUM_ROWS,
@@ -157,7 +157,7 @@ def test_reading_ahead_keeps_order_and_errors():
             raise OSError("the store is gone")
         return number
 
-    stream = ahead([partial(make, number) for number in range(6)], depth=2)
+    stream = prefetch([partial(make, number) for number in range(6)], depth=2)
     assert next(stream) == 0
     while len(made) < 3:
         time.sleep(0.001)

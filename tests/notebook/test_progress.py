@@ -154,7 +154,7 @@ def test_a_fit_in_a_notebook_is_one_line(notebook):
 def test_the_line_tells_how_far_a_read_is(notebook):
     """By threads of the kernel, a task at a time; then the evidence and the distance."""
     fit = "model = GPGC(progress=True).fit(lazy, small.y, groups=small.groups)"
-    often = "gpgc_dask.notebook.progress.LEAST_SECONDS"
+    often = "gpgc_dask.notebook.progress.MIN_SECONDS"
     lines = told(notebook.run(f"{often}, usual = 0, {often}\n{fit}\n{often} = usual"))
     shares = re.findall(r"reading the data  (?:survey|sweep)-1 (\d+)%", "\n".join(lines))
     assert len(set(shares)) > 2
@@ -282,7 +282,7 @@ def test_an_interrupted_fit_leaves_nothing_running_and_goes_on(
     before = json.loads(on_cluster.run("print(json.dumps(state()))").stdout)
     cell = on_cluster.run(f"fit({given}, True, memory=False)", interrupt=after_an_entry)
     assert cell.error == "KeyboardInterrupt", cell
-    assert cell.lines[-1].startswith("■ fit  stopped; fit again to go on from  fixed-point  reads")
+    assert cell.lines[-1].startswith("■ fit  stopped; fit again to resume from  fixed-point  reads")
     after = json.loads(on_cluster.run("print(json.dumps(state()))").stdout)
     assert (after["running"], after["processing"], after["known"]) == (0, 0, 0)
     assert after["workers"] == before["workers"], "the interrupt killed workers"

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from gpgc_dask.core.errors import Problem
-from gpgc_dask.core.paths import inside
+from gpgc_dask.core.paths import relative_path
 from gpgc_dask.imaging.files import pair_masks
 from gpgc_dask.imaging.mask_sources.base import Item, Mask, MaskSource, file_stamp
 from gpgc_dask.imaging.masks import Codes, MaskFormat, read_mask
@@ -66,4 +66,5 @@ class MaskFolder(MaskSource):
 
 def _relative(path: Path, root: Path) -> PurePosixPath:
     """The path of a mask within the folder of masks."""
-    return inside(path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name)
+    within = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
+    return relative_path(within)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpgc_dask.core.errors import InputError
-from gpgc_dask.core.paths import inside
+from gpgc_dask.core.paths import relative_path
 from gpgc_dask.core.progress import Listener
 from gpgc_dask.imaging.masks import VOID
 from gpgc_dask.imaging.painting import encode_picture
@@ -60,7 +60,7 @@ class FiftyOne(ImageFormat):
         sample |= {column.name: image.attributes[column.name] for column in _columns()}
         for layer in self.layers:
             codes = image.given if layer == "ground_truth" else image.predicted
-            own = inside(f"{image.name}.png")  # a.jpg and a.png have masks of their own
+            own = relative_path(f"{image.name}.png")  # a.jpg and a.png have masks of their own
             path = self.folder / layer / own
             write_whole(path, encode_picture(self.values[codes]))
             sample[layer] = {"_cls": "Segmentation", "mask_path": str(path)}
