@@ -34,7 +34,6 @@ extensions = [
     "sphinx_design",
     # In _ext/.
     "commands",
-    "docstrings",
 ]
 exclude_patterns = ["_build", "_ext", "*.py", "**/.ipynb_checkpoints"]
 
