@@ -49,19 +49,27 @@ WORDS = {
 }
 """What is not written, as a regular expression of whole words, and what to write."""
 
-MEASURED = (
-    r"\d[\d,.]*|one|two|three|four|once|twice|times|bytes?|numbers?|variances?|nats|rows?|reads?"
-    r"|requests?|multiply-adds(?:/s)?|[KMG]i?B(?:/s)?|ms|seconds?|superpixels?|features?|products?"
-    r"|process(?:es)?|lines?|dicts?|tasks?|columns?|threads?|files?|matri(?:x|ces)|systems?"
-    r"|noises?|sections?|blocks?|groups?|workers?|cores?|hours?|tests?|brush|masks?|scales?|names?"
-    r"|pages?|terms?|labels?|values?|weights?|probes?|entry|entries|batch(?:es)?|arrays?|CSV"
+COUNTED = (
+    r"once|twice|times|bytes|numbers|variances?|nats|rows|requests|multiply-adds(?:/s)?|ms|seconds"
+    r"|[KMG]i?B(?:/s)?|superpixels|features|dicts?|tasks|columns|threads|files|matrices|noises?"
+    r"|products|cores|hours"
 )
+ALSO_VERBS = (
+    r"names?|reads?|scales?|labels?|masks?|groups?|tests?|process(?:es)?|files?|lines?|blocks?|row"
+    r"|columns?|threads?|tasks?|systems?|sections?|terms?|values?|weights?|probes?|entry|entries"
+    r"|batch(?:es)?|arrays?|pages?|numbers?|requests?|products?|matrix|second|brush|system|CSV"
+)
+"""Only counted things if a number or an article comes first: "reads a block" is no count."""
 UNITS = (
     r"image|row|group|worker|feature|class|second|core|photo|superpixel|iteration|step|read|file"
     r"|chunk|page|person|annotator|line|node|partition|label|term|task|pixel|block|column|table"
     r"|thread|process|command|fold|owner|split|pod|sweep|category|minute|hour|point|target|entry"
 )
-PER = re.compile(rf"\b(?:{MEASURED}) an? (?:{UNITS})\b", re.IGNORECASE)
+NUMBER = r"(?:\d[\d,]*(?:\.\d+)?|[Oo]ne|[Tt]wo|[Tt]hree|[Ff]our|[Ff]ive)"
+PER = re.compile(
+    rf"\b(?:(?:{COUNTED})|{NUMBER}(?: [\w-]+)? (?:{ALSO_VERBS})|[Aa]n? (?:{ALSO_VERBS})|{NUMBER})"
+    rf" an? (?:{UNITS})\b"
+)
 """One variance an image, 24 bytes a row: "per" is meant."""
 
 FRAGMENT = re.compile(r"\A(?:Of|As it|As they|That of|Those of) ")
@@ -202,6 +210,7 @@ def test_sources(path):
     [
         "One noise variance an image.",
         "24 bytes a row",
+        "A line an image, two full reads a step",
         "about 51 G multiply-adds/s a core",
         "The message tells which.",
         "It goes on with --resume.",
@@ -221,6 +230,8 @@ def test_it_is_found(text):
         "This gives a group of rows its weight.",
         '<line stroke="grey" stroke-width="2"/>',
         "An image has a mask.",
+        "It reads a block, names a file and scales an image.",
+        "Scale an image to 3. A step is one read.",
     ],
 )
 def test_it_is_not_found(text):
