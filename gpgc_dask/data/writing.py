@@ -47,7 +47,7 @@ def create_array(
     dtype = np.dtype(dtype) if own_dtype is None else own_dtype
     options = checksum_options(compressed=name != "features")
     if name == "features":
-        # Other programs read a chunk that was lost as NaN, not as zeros.
+        # A chunk that was lost is NaN to other programs, not zero.
         options["fill_value"] = np.nan
     if name == "segments":
         options["fill_value"] = OUTSIDE

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
+import xarray as xr
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -191,7 +192,21 @@ class DatasetModel(ClassifierMixin, BaseEstimator, ABC):
         return self.review_
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Mean accuracy of ``predict(X)``, as scikit-learn's classifiers have it; at once."""
+        """Mean accuracy of ``predict(X)``, as of scikit-learn's classifiers.
+
+        Parameters
+        ----------
+        X : (N, k) array, dask array, DataFrame or dataset
+            Features. Those of a dask array are computed immediately.
+        y : (N,) array
+            True labels.
+        sample_weight : (N,) array, optional
+            Weights of the rows.
+
+        Returns
+        -------
+        float
+        """
         from sklearn.metrics import accuracy_score
 
         predicted = self.predict(X)
@@ -204,14 +219,23 @@ class DatasetModel(ClassifierMixin, BaseEstimator, ABC):
     def save(
         self, path: str | PathLike[str], storage_options: dict[str, Any] | None = None
     ) -> None:
-        """Write the fitted model to a path or URL as a Zarr group; ``gpgc_dask.load`` reads it."""
+        """Write the fitted model as a Zarr group, which :func:`gpgc_dask.load` reads.
+
+        Parameters
+        ----------
+        path : str or path-like
+            A local folder or any fsspec URL. An older model there is replaced.
+        storage_options : dict, optional
+            Options of fsspec for a URL.
+        """
         check_is_fitted(self)
         save(self, path, storage_options)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What pickle, joblib and skops write: plain values, and of a fitted model those alone.
+        """State for pickle, joblib and skops, as plain values.
 
-        A callable ``progress`` and the credentials of a ``checkpoint`` belong to the session.
+        A fitted model loses what belongs to the session: a callable ``progress`` and the
+        credentials of a ``checkpoint``.
         """
         state: dict[str, Any] = {**super().__getstate__()}
         if "review_" in state:
@@ -235,21 +259,28 @@ class DatasetModel(ClassifierMixin, BaseEstimator, ABC):
             state = state | {"leave_out_": LeaveOut(**state["leave_out_"])}
         super().__setstate__(state)
 
-    # -- to look at ------------------------------------------------------------------------
+    # -- tables, plots and cards ------------------------------------------------------------
 
-    def to_pandas(self) -> Any:
-        """A DataFrame with a row a group, the least reliable first.
+    def to_pandas(self) -> pd.DataFrame:
+        """Table of the groups, the least reliable first.
 
-        What the model learned of each (noise variance, confidence, margin), and after a
-        :meth:`review` the images' rank, agreement, flags and files.
+        Returns
+        -------
+        DataFrame
+            One row per group with its noise variance, confidence or margin and, after a
+            :meth:`review`, rank, agreement, flags and files of the image.
         """
         check_is_fitted(self)
         return to_pandas(self)
 
-    def to_xarray(self) -> Any:
-        """What was learned as an xarray.Dataset with dimensions group, feature, target, iteration.
+    def to_xarray(self) -> xr.Dataset:
+        """Learned values with labels.
 
-        Numbers of the whole fit are its attributes. Needs nothing but the model.
+        Returns
+        -------
+        xarray.Dataset
+            Dimensions are group, feature, feature_group, target and iteration; numbers of the
+            whole fit are attributes.
         """
         check_is_fitted(self)
         return to_xarray(self)
@@ -268,10 +299,10 @@ class DatasetModel(ClassifierMixin, BaseEstimator, ABC):
         return self.is_fitted
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
-        """Fitted, a card; else scikit-learn's diagram."""
+        """A card if the model is fitted, otherwise scikit-learn's diagram."""
         if not self.is_fitted:
-            usual: dict[str, Any] = super()._repr_mimebundle_(**options)
-            return usual
+            default: dict[str, Any] = super()._repr_mimebundle_(**options)
+            return default
         return {"text/plain": repr(self), "text/html": self._repr_html_()}
 
     def _repr_html_(self) -> str:
@@ -281,7 +312,7 @@ class DatasetModel(ClassifierMixin, BaseEstimator, ABC):
         return render_card("model", self)
 
     def _remember(self, origin: dict[str, Any] | None) -> None:
-        """Keep where the data came from, and nothing of an earlier fit's."""
+        """Keep where the rows come from, and drop what an earlier fit has left."""
         for name in ("dataset_", "review_", "leave_out_"):
             self.__dict__.pop(name, None)
         if origin is not None:

@@ -1,4 +1,4 @@
-"""From decision values to labels and probabilities; NumPy in, NumPy out, dask in, lazy dask out."""
+"""Labels and probabilities from decision values: NumPy arrays, or lazy dask arrays."""
 
 from __future__ import annotations
 
@@ -15,9 +15,19 @@ __all__ = ["likelihood_logits", "to_labels", "to_probabilities"]
 
 
 def to_labels(mean: Any, classes: Labels, block_info: Any = None) -> Any:
-    """The class of the largest mean; of two classes, the second where it is positive.
+    """Labels (N,) of decision values: the class of the largest value.
 
-    A mean that is no number has no class: its rows are complained of.
+    Parameters
+    ----------
+    mean : (N,) or (N, classes) array or dask array
+        Decision values; of two classes, those of the second.
+    classes : (classes,) array
+        Labels.
+
+    Raises
+    ------
+    NotFiniteError
+        If values are NaN or infinite.
     """
     if is_dask(mean):
         chunks = mean.chunks[:1]
@@ -41,12 +51,12 @@ def to_labels(mean: Any, classes: Labels, block_info: Any = None) -> Any:
 
 
 def likelihood_logits(mean: Any, std: Any, noise: float) -> Any:
-    """2f/(v + ε²): Bayes' rule for N(y; f, v + ε²) at y = ±1, with mean f and variance v of f."""
+    """Logits 2f/(v + ε²): Bayes' rule for N(y; f, v + ε²) at y = ±1, with mean f and variance v."""
     return (2.0 * mean.T / (std**2 + noise)).T
 
 
 def to_probabilities(logits: Any, n_classes: int) -> Any:
-    """Softmax over classes; a single column is the logit of the second of two."""
+    """Probabilities (N, classes) by softmax; (N,) logits are those of the second of two classes."""
     if is_dask(logits):
         return logits.map_blocks(
             to_probabilities,

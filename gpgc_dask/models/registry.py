@@ -1,4 +1,4 @@
-"""The models: what ``gpgc fit --method`` offers and what :func:`gpgc_dask.load` can read."""
+"""Registry of the models, for ``gpgc fit --method`` and :func:`gpgc_dask.load`."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ MODELS: Registry[Any] = Registry(
 
 
 def model_class(name: str) -> Any:
-    """The estimator class of this name, such as "GPGC"; None where there is none."""
-    return next((found for method in MODELS if (found := MODELS[method]).__name__ == name), None)
+    """The estimator class of a name such as "GPGC"; None if there is none."""
+    return next((kind for method in MODELS if (kind := MODELS[method]).__name__ == name), None)

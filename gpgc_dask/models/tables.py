@@ -1,4 +1,4 @@
-"""What a model has learned, with names: a table a group, and arrays with dimensions."""
+"""What a model has learned as a table of groups, and as arrays with named dimensions."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ OF_HISTORY = ("phase", "log_evidence", "predicted_gain", "gain_tolerance", "redu
 
 
 def to_pandas(model: FittedModel) -> pd.DataFrame:
-    """A row a group, the least reliable first: what the model learned of it, and the review's.
+    """Table of the groups, the least reliable first; the index is the group.
 
-    The index is the group. After a review the agreement decides the order, else the confidence;
-    images that the fit left out are in it too.
+    Without a review the groups are in the order of their confidence. With one they are in the
+    order of the agreement, and images that were left out of the fit are included.
     """
     learned = pd.DataFrame(_of_groups(model), index=pd.Index(model.groups_, name="group"))
     if model.review_table is None:
@@ -34,32 +34,32 @@ def to_pandas(model: FittedModel) -> pd.DataFrame:
 
 
 def to_xarray(model: FittedModel) -> xr.Dataset:
-    """What the model learned, labelled: dimensions group, feature, target and iteration.
+    """Learned values with dimensions group, feature, feature_group, target and iteration.
 
-    ``coef`` (target, feature): of two classes, the one target is the second class. Numbers of the
-    whole fit are attributes.
+    ``coef`` has dimensions (target, feature); for two classes the only target is the second class.
+    Numbers of the whole fit are attributes.
     """
     k = model.coef_.shape[1]
     targets = model.classes_ if len(model.coef_) > 1 else model.classes_[1:]
-    found: dict[str, Any] = {
+    variables: dict[str, Any] = {
         name: ("group", values) for name, values in _of_groups(model).items()
     } | {"coef": (("target", "feature"), model.coef_)}
     if model.feature_scales:
         scales = np.array(list(model.feature_scales.values()))
-        found["feature_scale"] = ("feature_group", scales)
+        variables["feature_scale"] = ("feature_group", scales)
     coordinates: dict[str, Any] = {
         "group": model.groups_,
         "target": targets,
         "feature": np.arange(k) if model.feature_names is None else model.feature_names,
     }
-    if "feature_scale" in found:
+    if "feature_scale" in variables:
         coordinates["feature_group"] = list(model.feature_scales)
     for name in OF_HISTORY if model.history else ():
-        found[name] = ("iteration", np.array([entry[name] for entry in model.history]))
+        variables[name] = ("iteration", np.array([entry[name] for entry in model.history]))
     if model.review_table is not None:
         agreement = model.review_table.set_index("image")["agreement"].reindex(model.groups_)
-        found["agreement"] = ("group", agreement.to_numpy())
-    return xr.Dataset(found, coordinates, _facts(model))
+        variables["agreement"] = ("group", agreement.to_numpy())
+    return xr.Dataset(variables, coordinates, _facts(model))
 
 
 def _of_groups(model: FittedModel) -> dict[str, Array]:

@@ -1,4 +1,4 @@
-"""From what users pass in to what the fit works on; every complaint about input is made here.
+"""Validation of what users pass to models: from their arrays to those of the fit.
 
 Messages name the argument, the place and the way out.
 """
@@ -109,9 +109,16 @@ def check_training(
 
 
 def check_new_rows(model: FittedModel, X: Any, *, counted: bool = False) -> Any:
-    """X fit for prediction by a fitted model: finite, with the columns of the fit.
+    """Validate X for a prediction by a fitted model: finite, with the columns of the fit.
 
-    counted : the numbers of rows in the blocks of a dask X must be known
+    Parameters
+    ----------
+    model : FittedModel
+        The model.
+    X : (N, k) array, dask array, DataFrame or dataset
+        Features.
+    counted : bool, default False
+        Whether the numbers of rows in the blocks of a dask X must be known.
     """
     check_is_fitted(model)
     lazy = is_dask(X) or is_dataset(X)
@@ -122,9 +129,16 @@ def check_new_rows(model: FittedModel, X: Any, *, counted: bool = False) -> Any:
 
 
 def check_features(X: Any, n_features: int | None = None, *, counted: bool = True) -> Any:
-    """X as a 2-D float NumPy array, finite, or as a dask array with whole rows in a block.
+    """Convert X to a finite 2-D float NumPy array, or a dask array of blocks with whole rows.
 
-    counted : the numbers of rows in the blocks of a dask X must be known
+    Parameters
+    ----------
+    X : (N, k) array, dask array, DataFrame or dataset
+        Features.
+    n_features : int, optional
+        The number of columns that X must have.
+    counted : bool, default True
+        Whether the numbers of rows in the blocks of a dask X must be known.
     """
     if isinstance(X, (str, bytes, PathLike)):
         raise InputTypeError(
@@ -169,9 +183,14 @@ def check_features(X: Any, n_features: int | None = None, *, counted: bool = Tru
 
 @contextmanager
 def naming_groups(groups: Any, place: Index | None = None) -> Iterator[None]:
-    """An error about NaN in X also names the groups (images) of those rows.
+    """Context in which an error about NaN in X also names the groups (images) of those rows.
 
-    groups : (N,) labels of the rows, or None;  place : the rows' numbers where X was taken from
+    Parameters
+    ----------
+    groups : (N,) array or None
+        Labels of the rows' groups.
+    place : (N,) array of int, optional
+        Numbers of the rows in the caller's data, if X is a selection of them.
     """
     try:
         yield
@@ -240,21 +259,21 @@ def _reject_series(name: str, values: Any) -> None:
 
 
 def to_vector(name: str, values: Any, n: int) -> Any:
-    """A 1-D array of length n: NumPy's, or categories as pandas keeps them."""
+    """Convert values to a 1-D NumPy array, or pandas.Categorical, of length n."""
     (values,) = load_vectors(**{name: values})
-    values = getattr(values, "array", values)  # what a pandas Series is made of
+    values = getattr(values, "array", values)  # the array of a pandas Series
     array = values if isinstance(values, pd.Categorical) else _as_labels(values)
     if array.ndim == 2 and array.shape[1] == 1:
         array = column_or_1d(array, warn=True)
     if array.ndim != 1:
-        raise InputError(f"{name} must be 1-D, one value a row of X; got shape {array.shape}")
+        raise InputError(f"{name} must be 1-D, one value per row of X; got shape {array.shape}")
     if array.size != n:
-        raise InputError(f"{name} has {array.size} values but X has {n} rows: pass one value a row")
+        raise InputError(f"{name} has {array.size} values but X has {n} rows: pass one per row")
     return array
 
 
 def _as_labels(values: Any) -> Labels:
-    """The values as they are: NumPy would make text of NaN, and floats of large integers."""
+    """The values unchanged: NumPy would convert NaN to text, and large integers to floats."""
     if not isinstance(values, (list, tuple)):
         return np.asarray(values)
     if len({type(value) for value in values}) <= 1:
@@ -267,7 +286,7 @@ def _as_labels(values: Any) -> Labels:
 
 
 def check_weights(name: str, values: Any, n: int) -> Array:
-    """(n,) finite numbers ≥ 0; ones where there are none, a number stands for all."""
+    """Convert weights to (n,) finite numbers ≥ 0; None stands for ones, a number for all rows."""
     if values is None:
         return np.ones(n)
     if isinstance(values, numbers.Number):
@@ -289,7 +308,7 @@ def check_weights(name: str, values: Any, n: int) -> Array:
 
 
 def class_weights(class_weight: Any, classes: Labels, codes: Index, weights: Array) -> Array:
-    """(classes,) factor of each class. Balanced: classes weigh the same, the total is kept."""
+    """(classes,) factors; "balanced" gives classes equal totals and keeps the sum of weights."""
     if class_weight is None:
         return np.ones(classes.size)
     if isinstance(class_weight, str) and class_weight == "balanced":
@@ -361,8 +380,8 @@ def _check_noise_rows(rows: Rows, noise: NoiseModel, names: Labels) -> None:
         )
     if single.size:
         raise InputError(
-            f"{kind} {preview(names[single])} have one row with weight: one row cannot tell noise "
-            "from signal; drop it, or give it to another group"
+            f"{kind} {preview(names[single])} have one row with weight, too few to "
+            "estimate noise; drop it, or give it to another group"
         )
 
 
@@ -373,7 +392,7 @@ def _feature_groups(feature_groups: Any, k: int) -> tuple[Labels, Index]:
     if labels.ndim != 1 or labels.size != k:
         raise InputError(
             f"feature_groups has shape {labels.shape} but X has {k} columns: "
-            "pass one label a column"
+            "pass one label per column"
         )
     missing = missing_labels(labels)
     if missing.size:
@@ -384,25 +403,25 @@ def _feature_groups(feature_groups: Any, k: int) -> tuple[Labels, Index]:
     return code_labels("feature_groups", labels)
 
 
-def without_empty_images(given: TrainingArrays) -> TrainingArrays:
-    """The rows of images with two superpixels of some weight or more: others tell no noise."""
-    index = np.asarray(given.groups.codes)
-    used = np.bincount(index, np.asarray(given.weight) > 0, len(given.groups.categories))
+def without_empty_images(arrays: TrainingArrays) -> TrainingArrays:
+    """Leave out images with fewer than two superpixels that have weight, with a warning."""
+    index = np.asarray(arrays.groups.codes)
+    used = np.bincount(index, np.asarray(arrays.weight) > 0, len(arrays.groups.categories))
     present = np.bincount(index, minlength=used.size) > 0
     left_out = np.flatnonzero(present & (used < 2))
     if not left_out.size:
-        return given
+        return arrays
     warnings.warn(
         f"{left_out.size} image(s) have fewer than two labelled superpixels and are left out of "
-        f"the fit: {preview(np.asarray(given.groups.categories)[left_out])}",
+        f"the fit: {preview(np.asarray(arrays.groups.categories)[left_out])}",
         stacklevel=3,
     )
     keep = used[index] >= 2
-    rows = {name: np.asarray(getattr(given, name))[keep] for name in ("y", "weight", "area")}
+    rows = {name: np.asarray(getattr(arrays, name))[keep] for name in ("y", "weight", "area")}
     return replace(
-        given,
-        X=select_rows(given.X, keep),
-        groups=given.groups[keep],
+        arrays,
+        X=select_rows(arrays.X, keep),
+        groups=arrays.groups[keep],
         place=np.flatnonzero(keep),
         **rows,
     )
