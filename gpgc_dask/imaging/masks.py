@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from gpgc_dask.core.errors import InputError, UnusableFileError
-from gpgc_dask.imaging.photos import Orientation, open_image, reading
+from gpgc_dask.imaging.photos import Orientation, decoding, open_image
 
 __all__ = ["VOID", "Codes", "MaskFormat", "check_size", "make_upright", "read_mask"]
 
@@ -161,7 +161,7 @@ def read_mask(path: str | PathLike[str], fmt: MaskFormat, orientation: Orientati
         Class codes, or VOID, at the photo's own size, upright.
     """
     try:
-        with open_image(path) as image, reading(path):
+        with open_image(path) as image, decoding(path):
             check_size(image.size[::-1], orientation)
             image.load()
             values = make_upright(_values(image, shades=not fmt.names_values), orientation)

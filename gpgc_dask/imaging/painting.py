@@ -1,4 +1,4 @@
-"""From values of superpixels back to pictures at the photos' own size."""
+"""From values of superpixels to pictures at the photos' own size."""
 
 from __future__ import annotations
 
@@ -33,13 +33,24 @@ __all__ = [
     "write_masks",
 ]
 
-IMAGES_A_TASK = 32
+IMAGES_PER_TASK = 32
 
 
 def paint(segments: Segments, values: Labels, height: int, width: int) -> Labels:
-    """(height, width) the value of each pixel's superpixel.
+    """Give each pixel the value of its superpixel.
 
-    segments : (h, w) superpixel of each pixel at working size;  values : (n,)
+    Parameters
+    ----------
+    segments : (h, w) array
+        Number of each pixel's superpixel, at working size.
+    values : (n,) array
+        Value of each superpixel.
+    height, width : int
+        Size of the picture in pixels.
+
+    Returns
+    -------
+    (height, width) array
     """
     rows, columns = nearest_rows(height, segments.shape[0]), nearest_rows(width, segments.shape[1])
     try:
@@ -47,28 +58,51 @@ def paint(segments: Segments, values: Labels, height: int, width: int) -> Labels
     except IndexError:
         raise CorruptedError(
             f"a map names superpixel {segments.max()} of an image that has {len(values)}: the "
-            "dataset is corrupted; make it anew with gpgc ingest"
+            "dataset is corrupted; make it again with gpgc ingest"
         ) from None
     return painted[rows][:, columns]
 
 
 def paint_image(dataset: xr.Dataset, values: Any, photo: int) -> Labels:
-    """(height, width) values (N,) of a dataset's rows, painted for its image number ``photo``."""
+    """Paint the values of a dataset's rows for one image.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        The whole dataset.
+    values : (N,) array
+        Value of each superpixel.
+    photo : int
+        Number of the image.
+
+    Returns
+    -------
+    (height, width) array
+    """
     rows = rows_of(dataset["image"].values, photo)
     return _Image.of(dataset, photo).paint(np.asarray(values[rows]))
 
 
 def write_masks(dataset: xr.Dataset, labels: Any, folder: str | PathLike[str]) -> list[Path]:
-    """Write one PNG an image, named after it, with the values of the classes; in parallel.
+    """Write one mask per image as a PNG named after it, in parallel.
 
-    labels : (N,) class numbers as ``predict`` gives them for the dataset, NumPy or dask
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        The whole dataset.
+    labels : (N,) array
+        Class codes of the superpixels, as ``predict`` returns them for the dataset; NumPy or dask.
+    folder : path
+        Folder of the masks.
 
-    Values are those of the dataset's own masks: 0 and 255, or the classes' own.
+    Returns
+    -------
+    list of Path
+        The masks, with the values of the dataset's own masks: 0 and 255, or those of the classes.
 
     Examples
     --------
-    >>> from gpgc_dask import load, open_dataset
-    >>> from gpgc_dask import write_masks
+    >>> from gpgc_dask import load, open_dataset, write_masks
     >>> dataset, model = open_dataset("horses.zarr"), load("model.zarr")
     >>> [path.name for path in write_masks(dataset, model.predict(dataset), "predicted")][:2]
     ['photo_000.png', 'photo_001.png']
@@ -79,11 +113,11 @@ def write_masks(dataset: xr.Dataset, labels: Any, folder: str | PathLike[str]) -
     if codes.shape != (dataset.sizes["superpixel"],):
         raise InputError(
             f"labels have shape {codes.shape} but the dataset has "
-            f"{dataset.sizes['superpixel']} superpixels: pass one class number a superpixel"
+            f"{dataset.sizes['superpixel']} superpixels: pass one class code per superpixel"
         )
     values = mask_values(dataset.attrs["class_values"])
     if not np.isin(codes, np.arange(values.size)).all():
-        raise InputError(f"labels must be class numbers 0 … {values.size - 1}")
+        raise InputError(f"labels must be class codes 0 … {values.size - 1}")
     _check_whole(dataset)
     painted = values[codes.astype(np.intp)]
     compute(*lazy_calls("paint", _write, _tasks(dataset, painted, targets)))
@@ -91,7 +125,7 @@ def write_masks(dataset: xr.Dataset, labels: Any, folder: str | PathLike[str]) -
 
 
 def _check_whole(dataset: xr.Dataset) -> None:
-    """Superpixels are numbered within their image: all of them must be there."""
+    """Raise an InputError unless all superpixels are present, as they are numbered per image."""
     image = dataset["image"].values
     whole = dataset["pixels"].values.sum() == (dataset["height"] * dataset["width"]).values.sum()
     if not whole or np.any(np.diff(image) < 0) or image[-1] != dataset.sizes["photo"] - 1:
@@ -100,7 +134,7 @@ def _check_whole(dataset: xr.Dataset) -> None:
 
 @dataclass(frozen=True)
 class _Image:
-    """Where one image's superpixels are."""
+    """Superpixel map and size of one image."""
 
     segments: Segments
     height: int
@@ -118,7 +152,7 @@ class _Image:
 
 
 def rows_of(image: Any, photo: int) -> slice:
-    """The rows of an image: they are adjacent, and images are in order."""
+    """Slice of the rows of an image, which are adjacent; images are in order."""
     first, last = np.searchsorted(image, [photo, photo + 1])
     return slice(int(first), int(last))
 
@@ -126,9 +160,14 @@ def rows_of(image: Any, photo: int) -> slice:
 def segment_chunks(
     dataset: xr.Dataset, photos: Index | None = None
 ) -> Iterator[list[tuple[int, Segments]]]:
-    """(photo, its superpixels at working size) of some photos (None: all), a chunk at a time.
+    """Read superpixel maps of some photos, or of all, chunk by chunk.
 
     Each chunk of the maps is read once.
+
+    Yields
+    ------
+    list of (int, (h, w) array)
+        Number and superpixel map, at working size, of the photos in one chunk.
     """
     heights, widths = (dataset[f"segment_{name}"].values for name in ("height", "width"))
     wanted = np.arange(dataset.sizes["photo"]) if photos is None else np.sort(photos)
@@ -142,12 +181,12 @@ def segment_chunks(
 
 
 def mask_values(class_values: Sequence[int]) -> Labels:
-    """(classes,) what stands for each class in a mask, in the smallest type that holds them."""
+    """Mask value of each class, (classes,), in the smallest type that holds them."""
     return np.array(class_values, dtype=np.uint8 if max(class_values) < 256 else np.uint16)
 
 
 def target_paths(names: Iterable[str], folder: Path, suffix: str = ".png") -> list[Path]:
-    """A picture for each image; folders as in the images' own names."""
+    """Path of the picture of each image; subfolders as in the images' names."""
     targets = [folder / relative_path(name).with_suffix(suffix) for name in names]
     doubled = [str(path) for path, count in Counter(targets).items() if count > 1]
     if doubled:
@@ -158,8 +197,8 @@ def target_paths(names: Iterable[str], folder: Path, suffix: str = ".png") -> li
 def _tasks(dataset: xr.Dataset, values: Labels, targets: list[Path]) -> Iterator[tuple[Any, ...]]:
     image = dataset["image"].values
     sizes = dataset[["segments", "segment_height", "segment_width", "height", "width"]]
-    for first in range(0, len(targets), IMAGES_A_TASK):
-        last = min(first + IMAGES_A_TASK, len(targets))
+    for first in range(0, len(targets), IMAGES_PER_TASK):
+        last = min(first + IMAGES_PER_TASK, len(targets))
         parts = [values[rows_of(image, photo)] for photo in range(first, last)]
         yield sizes.isel(photo=slice(first, last)), parts, targets[first:last]
 
@@ -170,7 +209,7 @@ def _write(images: xr.Dataset, values: list[Labels], targets: list[Path]) -> Non
 
 
 def encode_picture(values: Labels) -> memoryview:
-    """A picture (height, width) as a file: a grey PNG of 8 or 16 bits, of float32 a TIFF."""
+    """Encode a picture (height, width): a grey PNG of 8 or 16 bits, or a TIFF of float32."""
     content = io.BytesIO()
     if values.dtype == np.float32:
         Image.fromarray(values).save(content, "TIFF", compression="tiff_adobe_deflate")

@@ -1,4 +1,4 @@
-"""Photos as people see them: RGB, upright, no larger than needed."""
+"""Reading photos: RGB, upright, no larger than needed."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from gpgc_dask.core.errors import UnusableFileError
 __all__ = [
     "Orientation",
     "Photo",
+    "decoding",
     "hush",
     "open_image",
     "read_orientation",
     "read_photo",
-    "reading",
 ]
 
 Pixels = NDArray[np.uint8]
@@ -40,15 +40,15 @@ TURNS = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-"""What makes stored pixels upright, by EXIF tag."""
+"""{EXIF tag: transposition that makes the stored pixels upright}."""
 
 TURNED_BY_PIL = ("TIFF",)
-"""Formats that PIL makes upright by itself, and of which it says the upright size."""
+"""Formats that PIL makes upright, and whose upright size it reports."""
 
 SIDEWAYS = (5, 6, 7, 8)
 """EXIF tags that swap height and width."""
 
-DAMAGED = (
+DECODING_ERRORS = (
     OSError,
     SyntaxError,
     ValueError,
@@ -61,45 +61,62 @@ DAMAGED = (
     struct.error,
     zlib.error,
 )
-"""What PIL may raise over a file that is not as it should be."""
+"""Errors that PIL may raise for a corrupted file."""
 
-ENLARGED = 2
-"""JPEGs are decoded at a reduced size still this many times the one asked for."""
+REDUCED_SCALE = 2
+"""JPEGs are decoded at a reduced size of at least this many times the requested one."""
 
 
 @dataclass(frozen=True)
 class Orientation:
-    """How a photo's file lies against the photo: its size upright and as stored, and the turn."""
+    """Size and orientation of a photo.
+
+    Attributes
+    ----------
+    height, width : int
+        Size of the upright photo in pixels.
+    stored : tuple of int
+        (height, width) of the stored pixels.
+    turn : PIL.Image.Transpose or None
+        Transposition that makes the stored pixels upright.
+    """
 
     height: int
     width: int
     stored: tuple[int, int]
     turn: Any = None
-    """PIL's name of the turn that makes the stored pixels upright, or None."""
 
 
 @dataclass(frozen=True)
 class Photo:
-    """(h, w, 3) pixels at working size, and the photo's own size and orientation."""
+    """A decoded photo.
+
+    Attributes
+    ----------
+    pixels : (h, w, 3) uint8 array
+        Upright RGB pixels at working size.
+    orientation : Orientation
+        The photo's own size and orientation.
+    """
 
     pixels: Pixels
     orientation: Orientation
 
 
 def open_image(path: str | PathLike[str]) -> Any:
-    """A PIL image, decoded no further than its header."""
-    with reading(path):
+    """Open an image with PIL; only its header is decoded."""
+    with decoding(path):
         return Image.open(path)
 
 
 def hush() -> None:
-    """No warnings of odd tags, nor at 89 megapixels: PIL refuses at twice that."""
+    """Silence PIL's warnings of odd tags and of large photos; it rejects 179 megapixels or more."""
     warnings.filterwarnings("ignore", module=r"PIL\.")
 
 
 @contextmanager
-def reading(path: str | PathLike[str]) -> Iterator[None]:
-    """What a damaged file makes PIL do, of whatever kind, is an UnusableFileError that says so."""
+def decoding(path: str | PathLike[str]) -> Iterator[None]:
+    """Turn errors of PIL over a corrupted file into an UnusableFileError."""
     try:
         yield
     except UnusableFileError:
@@ -107,7 +124,7 @@ def reading(path: str | PathLike[str]) -> Iterator[None]:
     except UnidentifiedImageError:
         empty = Path(path).stat().st_size == 0
         raise UnusableFileError(
-            "the file is empty" if empty else "not an image, or damaged from the first byte"
+            "the file is empty" if empty else "not an image, or corrupted from the first byte"
         ) from None
     except Image.DecompressionBombError as error:
         raise UnusableFileError(
@@ -115,29 +132,45 @@ def reading(path: str | PathLike[str]) -> Iterator[None]:
         ) from None
     except OSError as error:
         if error.errno is None:
-            raise UnusableFileError(f"damaged or cut off: {error}") from None
+            raise UnusableFileError(f"corrupted or truncated: {error}") from None
         raise UnusableFileError(f"cannot be opened: {error.strerror}") from None
-    except DAMAGED as error:
-        raise UnusableFileError(f"damaged: {type(error).__name__}: {error}") from None
+    except DECODING_ERRORS as error:
+        raise UnusableFileError(f"corrupted: {type(error).__name__}: {error}") from None
 
 
 def read_photo(path: str | PathLike[str], side: int) -> Photo:
-    """The photo at ``path``, its longest side at most ``side`` pixels; never enlarged.
+    """Decode a photo.
 
     Grey, palette, CMYK, 16-bit and transparent images become RGB (transparency on white), and the
     EXIF orientation is applied.
+
+    Parameters
+    ----------
+    path : path
+        The photo.
+    side : int
+        Longest side in pixels to which it is scaled down; it is never enlarged.
+
+    Returns
+    -------
+    Photo
+
+    Raises
+    ------
+    UnusableFileError
+        If the file cannot be decoded.
     """
-    with open_image(path) as image, reading(path):
+    with open_image(path) as image, decoding(path):
         turns_itself = image.format in TURNED_BY_PIL
         orientation = _orientation(image)
         scale = min(side / max(image.size), 1.0)
         size = tuple(max(round(n * scale), 1) for n in image.size)
-        image.draft(None, (ENLARGED * size[0], ENLARGED * size[1]))
+        image.draft(None, (REDUCED_SCALE * size[0], REDUCED_SCALE * size[1]))
         image.load()
-        image = _rgb(image) if image.mode in ("1", "P", "PA") else _eight_bits(image)
+        image = _to_rgb(image) if image.mode in ("1", "P", "PA") else _to_eight_bits(image)
         if size != image.size:
             image = image.resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0)
-        image = _rgb(image)
+        image = _to_rgb(image)
         if orientation.turn is not None and not turns_itself:
             image = image.transpose(orientation.turn)
         pixels = np.array(image)
@@ -145,8 +178,8 @@ def read_photo(path: str | PathLike[str], side: int) -> Photo:
 
 
 def read_orientation(path: str | PathLike[str]) -> Orientation:
-    """How the photo at ``path`` lies, from its header alone."""
-    with open_image(path) as image, reading(path):
+    """Read size and orientation of a photo from its header."""
+    with open_image(path) as image, decoding(path):
         return _orientation(image)
 
 
@@ -154,17 +187,17 @@ def _orientation(image: Any) -> Orientation:
     width, height = image.size
     try:
         tag = image.getexif().get(ORIENTATION_TAG)
-    except DAMAGED:  # broken EXIF is no reason to refuse
+    except DECODING_ERRORS:  # broken EXIF data is ignored
         tag = None
     turn, sideways = TURNS.get(tag), tag in SIDEWAYS
-    swapped, given = (width, height), (height, width)
+    swapped, stored = (width, height), (height, width)
     if image.format in TURNED_BY_PIL:
-        return Orientation(*given, swapped if sideways else given, turn)
-    return Orientation(*(swapped if sideways else given), given, turn)
+        return Orientation(*stored, swapped if sideways else stored, turn)
+    return Orientation(*(swapped if sideways else stored), stored, turn)
 
 
-def _eight_bits(image: Any) -> Any:
-    """16- and 32-bit grey images scaled to 8 bits; PIL would cut them off at 255."""
+def _to_eight_bits(image: Any) -> Any:
+    """Scale 16- and 32-bit grey images to 8 bits; PIL would clip them at 255."""
     if not image.mode.startswith(("I", "F")):
         return image
     values = np.asarray(image)
@@ -176,12 +209,12 @@ def _eight_bits(image: Any) -> Any:
     low, full = min(low, 0.0), 65535.0 if image.mode.startswith("I") else 1.0
     high = max(high, full) if low == 0.0 else high
     scaled = np.empty(values.shape, dtype=np.uint8)
-    for row, line in enumerate(values):  # a line at a time: photos may be huge
+    for row, line in enumerate(values):  # line by line: photos may be huge
         scaled[row] = (line - low) * (255.0 / max(high - low, 1e-12))
     return Image.fromarray(scaled)
 
 
-def _rgb(image: Any) -> Any:
+def _to_rgb(image: Any) -> Any:
     if image.mode == "P" and "transparency" in image.info:
         image = image.convert("RGBA")
     if image.mode in ("RGBA", "LA", "PA", "RGBa", "La"):

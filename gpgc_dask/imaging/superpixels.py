@@ -1,8 +1,8 @@
-"""Superpixels, and what is counted and averaged over them.
+"""Superpixels, and counts and averages over them.
 
-Segments are a map (h, w) of superpixel numbers 0 … n−1 at working size. Everything here is a sum
-over pixels: of feature maps of any resolution, of grid cells, of the classes of a mask at the
-photo's own size.
+Segments are a map (h, w) of superpixel numbers 0 … n−1 at working size. All functions sum over
+pixels: of feature maps of any resolution, of grid cells, of the classes of a mask at the photo's
+own size.
 """
 
 from __future__ import annotations
@@ -33,18 +33,36 @@ MAX_SUPERPIXELS = 65_000
 """Numbers must fit into 16 bits; 65535 marks pixels outside a photo."""
 
 GRID = 4
-"""The position features' grid is GRID×GRID."""
+"""Position features are shares of a grid of GRID×GRID cells."""
 
-DENSE_COUNTS = 1 << 22
+MAX_DENSE_COUNTS = 1 << 22
+"""Counts per superpixel and cell are dense up to this number of entries."""
+
 STRIP_PIXELS = 1 << 20
+"""Pixels of a mask processed together."""
 
 
 def segment(pixels: Pixels, n_segments: int, compactness: float, sigma: float) -> Segments:
-    """(h, w) SLIC superpixels of an RGB image, numbered 0 … n−1 without gaps."""
+    """Compute SLIC superpixels.
+
+    Parameters
+    ----------
+    pixels : (h, w, 3) uint8 array
+        The image in RGB.
+    n_segments : int
+        Approximate number of superpixels.
+    compactness, sigma : float
+        Parameters of SLIC.
+
+    Returns
+    -------
+    (h, w) uint16 array
+        Number of each pixel's superpixel, 0 … n−1 without gaps.
+    """
     h, w = pixels.shape[:2]
     if min(h, w) < 2 or h * w < 16:
         raise UnusableFileError(f"only {w}×{h} pixels: too small to have superpixels")
-    found = slic(
+    labels = slic(
         pixels,
         n_segments=min(n_segments, h * w // 4),
         compactness=compactness,
@@ -52,24 +70,24 @@ def segment(pixels: Pixels, n_segments: int, compactness: float, sigma: float) -
         start_label=0,
         channel_axis=-1,
     )
-    # An image of one colour may come back as a single region, numbered from 1.
-    _, numbers = np.unique(found, return_inverse=True)
+    # An image of one colour may become a single region, numbered from 1.
+    _, numbers = np.unique(labels, return_inverse=True)
     return numbers.reshape(h, w).astype(np.uint16)
 
 
 def nearest_rows(n: int, source: int) -> Index:
-    """(n,) for each of n pixels in a line the pixel of a line of ``source`` at the same place."""
+    """(n,) index of the nearest of ``source`` pixels in a line, for each of n pixels in a line."""
     return (2 * np.arange(n) + 1) * source // (2 * n)
 
 
 def cell_shares(segments: Segments, n: int, grid: tuple[int, int]) -> sparse.csr_matrix:
-    """(n, cells) share of each superpixel's pixels in each cell of a grid laid over the image."""
+    """(n, cells) share of each superpixel's pixels in each cell of a grid over the image."""
     h, w = segments.shape
     rows, columns = nearest_rows(h, grid[0]), nearest_rows(w, grid[1])
     cells = grid[0] * grid[1]
     key = segments.astype(np.int64) * cells
     key += (rows * grid[1])[:, None] + columns
-    if n * cells <= DENSE_COUNTS:
+    if n * cells <= MAX_DENSE_COUNTS:
         counts = np.bincount(key.ravel(), minlength=n * cells)
         filled = np.flatnonzero(counts)
         counts = counts[filled]
@@ -82,7 +100,21 @@ def cell_shares(segments: Segments, n: int, grid: tuple[int, int]) -> sparse.csr
 
 
 def pool(maps: list[Features], segments: Segments, n: int) -> Array:
-    """(n, channels of all maps) averages of (channels, h', w') maps over superpixels, by area."""
+    """Average feature maps over superpixels, by area.
+
+    Parameters
+    ----------
+    maps : list of (channels, h', w') arrays
+        Feature maps of any resolution.
+    segments : (h, w) array
+        Number of each pixel's superpixel.
+    n : int
+        Number of superpixels.
+
+    Returns
+    -------
+    (n, channels of all maps) float64 array
+    """
     pooled = []
     for values in maps:
         shares = cell_shares(segments, n, values.shape[1:])
@@ -97,7 +129,7 @@ def position_features(segments: Segments, n: int) -> Array:
 
 
 def class_counts(segments: Segments, n: int, codes: Codes, n_classes: int) -> Index:
-    """(n, n_classes + 1) pixels of each class, void last, at the photo's own size."""
+    """(n, n_classes + 1) number of pixels of each class, void last, at the photo's own size."""
     h, w = codes.shape
     rows, columns = nearest_rows(h, segments.shape[0]), nearest_rows(w, segments.shape[1])
     counts = np.zeros(n * (n_classes + 1), dtype=np.int64)

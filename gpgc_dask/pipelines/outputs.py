@@ -95,7 +95,7 @@ def to_jobs(
 def find_photos(folder: Path, outputs: Iterable[Path]) -> list[str]:
     """Names of the photos in a folder, without the pictures in the folders ``outputs``."""
     if not folder.exists():
-        raise MissingFileError(f"{folder} does not exist: name a photo, or a folder of photos")
+        raise MissingFileError(f"{folder} does not exist: specify a photo or a folder of photos")
     existing = [output for output in outputs if output.is_dir()]
     if any(output.samefile(folder) for output in existing):
         raise InputError(

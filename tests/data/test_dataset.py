@@ -228,9 +228,9 @@ def test_painting_on_a_cluster(client, dataset, tmp_path):
 
 def test_labels_that_cannot_be_painted(dataset, tmp_path):
     n = dataset.sizes["superpixel"]
-    with pytest.raises(ValueError, match="one class number a superpixel"):
+    with pytest.raises(ValueError, match="one class code per superpixel"):
         write_masks(dataset, np.zeros(n - 1, dtype=int), tmp_path)
-    with pytest.raises(ValueError, match="class numbers 0 … 1"):
+    with pytest.raises(ValueError, match="class codes 0 … 1"):
         write_masks(dataset, np.full(n, 2), tmp_path)
     whole = np.zeros(n)
     for part in (dataset.isel(photo=slice(3)), dataset.isel(superpixel=slice(1, None))):

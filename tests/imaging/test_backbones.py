@@ -90,7 +90,7 @@ def test_a_hostile_pickle_is_refused_and_nothing_runs(tmp_path, place):
         torch_file(path, b"", head=(evil, PROTOCOL))
     else:
         torch_file(path, tensor_pickle(), [("0", VALUES)], keys=evil)
-    with pytest.raises(UnsafeWeightsError, match=r"w.pth is refused: it names posix.system"):
+    with pytest.raises(UnsafeWeightsError, match=r"w.pth is rejected: it names posix.system"):
         read_tensors(path)
     assert not mark.exists()
 
@@ -114,9 +114,9 @@ def test_every_other_name_is_refused(tmp_path, name):
         ({"offset": 1}, "beyond its storage"),
         ({"offset": -1}, "negative"),
         ({"stride": (-3, 1)}, "negative"),
-        ({"stride": (3,)}, "no view"),
+        ({"stride": (3,)}, "not a view"),
         ({"storage": "Tensor"}, "names torch.Tensor"),
-        ({"length": 5, "shape": (5,), "stride": (1,)}, "another length"),
+        ({"length": 5, "shape": (5,), "stride": (1,)}, "the recorded length"),
     ],
 )
 def test_tensors_cannot_reach_out_of_the_file(tmp_path, options, message):
@@ -137,7 +137,7 @@ def test_files_that_hold_no_tensors(tmp_path, content):
 
 def test_a_dict_of_something_else_is_refused(tmp_path):
     path = torch_file(tmp_path / "w.pth", pickle.dumps({"a": "text"}, 2))
-    with pytest.raises(UnsafeWeightsError, match="entry 'a' is no tensor"):
+    with pytest.raises(UnsafeWeightsError, match="entry 'a' is not a tensor"):
         read_tensors(path)
 
 

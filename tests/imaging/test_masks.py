@@ -99,7 +99,7 @@ def test_masks_that_cannot_be_read(tmp_path, orientation, values, fmt, message):
         read_mask(path, fmt, orientation)
 
 
-def test_a_damaged_mask_is_told_from_a_damaged_photo(tmp_path, orientation):
+def test_a_corrupted_mask_is_distinguished_from_a_corrupted_photo(tmp_path, orientation):
     (tmp_path / "mask.png").write_bytes(b"")
     with pytest.raises(UnusableFileError, match=r"mask .*mask.png: the file is empty"):
         read_mask(tmp_path / "mask.png", MaskFormat(), orientation)

@@ -83,11 +83,11 @@ def test_large_photos_are_scaled_and_small_ones_are_not(tmp_path):
     [
         (b"", "the file is empty"),
         (b"a letter to a friend", "not an image"),
-        (b"\xff\xd8\xff\xe0 nothing of the kind", "damaged or cut off"),
-        (None, "damaged or cut off"),
+        (b"\xff\xd8\xff\xe0 nothing of the kind", "corrupted or truncated"),
+        (None, "corrupted or truncated"),
     ],
 )
-def test_damaged_files_are_named_as_such(tmp_path, content, message):
+def test_corrupted_files_are_named_as_such(tmp_path, content, message):
     path = saved(tmp_path, Image.fromarray(PHOTO), "photo.jpg")
     path.write_bytes(path.read_bytes()[:-600] if content is None else content)
     with pytest.raises(UnusableFileError, match=message):
@@ -107,7 +107,9 @@ def test_a_png_with_an_endless_comment(tmp_path):
     info = PngInfo()
     info.add_text("xmp", "a" * (3 << 20), zip=True)
     path = saved(tmp_path, Image.fromarray(PHOTO), pnginfo=info)
-    with pytest.raises(UnusableFileError, match="damaged: ValueError: Decompressed data too large"):
+    with pytest.raises(
+        UnusableFileError, match="corrupted: ValueError: Decompressed data too large"
+    ):
         read_photo(path, 512)
 
 

@@ -46,7 +46,7 @@ def test_pooling_of_many_cells_takes_the_other_way(monkeypatch):
     n = int(segments.max()) + 1
     maps = [np.random.default_rng(0).standard_normal((4, 30, 40))]
     dense = pool(maps, segments, n)
-    monkeypatch.setattr("gpgc_dask.imaging.superpixels.DENSE_COUNTS", 0)
+    monkeypatch.setattr("gpgc_dask.imaging.superpixels.MAX_DENSE_COUNTS", 0)
     np.testing.assert_array_equal(pool(maps, segments, n), dense)
 
 

@@ -426,7 +426,7 @@ def test_bad_photos(disc, tmp_path, monkeypatch):
     save_pair(tmp_path, "bad", 1)
     truncate(images / "bad.jpg", 1500)
     both = {"bad.jpg": [box], "x.jpg": [box]}
-    with pytest.raises(PipelineError, match=r"bad.jpg: damaged.*\n.*--resume"):
+    with pytest.raises(PipelineError, match=r"bad.jpg: corrupted.*\n.*--resume"):
         autoseg(images, both, tmp_path / "out")
     report = autoseg(images, both, tmp_path / "skipped", run=RunOptions(on_error="skip"))
     assert (report.images, [problem.name for problem in report.skipped]) == (1, ["bad.jpg"])

@@ -82,7 +82,7 @@ def spoil_mask_values(folder):
 
 
 BAD = {
-    spoil_truncated: "bad.jpg: damaged or cut off",
+    spoil_truncated: "bad.jpg: corrupted or truncated",
     spoil_empty_file: "bad.jpg: the file is empty",
     spoil_mask_size: "bad.jpg: mask .*is 80×61 pixels but its photo 80×60",
     spoil_no_mask: r"bad.jpg: mask missing: there is no bad\.\* in",
@@ -203,7 +203,7 @@ def test_no_images_at_all(tmp_path):
 def test_none_of_the_images_usable(tmp_path):
     save_pair(tmp_path, "a", 1)
     truncate(tmp_path / "images/a.jpg", 700)
-    with pytest.raises(PipelineError, match=r"none of the images could be used:\na.jpg: damaged"):
+    with pytest.raises(PipelineError, match=r"none of the images could be used:\na.jpg: corrupted"):
         ingest(
             tmp_path / "images",
             tmp_path / "masks",

@@ -317,7 +317,7 @@ def test_folders_that_will_not_do(trained, tmp_path):
         predict_masks(model, images, tmp_path / "m", std=tmp_path / "x/../m")
     with pytest.raises(ValueError, match="is a URL"):
         predict_masks(model, images, "s3://bucket/masks")
-    with pytest.raises(FileNotFoundError, match="name a photo, or a folder of photos"):
+    with pytest.raises(FileNotFoundError, match="specify a photo or a folder of photos"):
         predict_masks(model, tmp_path / "nowhere", tmp_path / "m")
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match="there are no images in"):
@@ -348,7 +348,9 @@ def spoilt(tmp_path, monkeypatch):
 
 def test_a_bad_photo_stops_it_and_what_is_done_is_kept(trained, spoilt, tmp_path):
     _, _, model = trained
-    with pytest.raises(PipelineError, match=r"bad.jpg: damaged.*\n.*--resume.*--on-err") as raised:
+    with pytest.raises(
+        PipelineError, match=r"bad.jpg: corrupted.*\n.*--resume.*--on-err"
+    ) as raised:
         predict_masks(model, spoilt, tmp_path / "out")
     assert [problem.name for problem in raised.value.problems] == ["bad.jpg"]
     save_pair(tmp_path, "bad", 3)

@@ -338,7 +338,7 @@ def two_true_of_a_name(predicted, true):
     ("spoil", "message"),
     [
         (unreadable, r"prediction .*p/m3.png: the file is empty"),
-        (cut_off, r"true mask .*t/m3.png: damaged"),
+        (cut_off, r"true mask .*t/m3.png: corrupted"),
         (nowhere, r"prediction .*p/m3.png: cannot be opened"),
         (taller, r"prediction .*p/m3.png is 3×2 pixels but its true mask .*t/m3.png 3×1"),
         (many_values, r"p/m3.png: holds 3 values \(0, 13, 255\): a prediction holds 0 and one oth"),

@@ -292,7 +292,7 @@ def test_files_that_are_gone_are_left_out(tmp_path):
     report = export(model, tmp_path / "worst.xml", "cvat")
     assert {one.name: one.reason for one in report.left_out} == {
         "photo_001.jpg": "cannot be opened: No such file or directory",
-        "photo_002.jpg": f"mask {masks}/photo_002.png: not an image, or damaged from the first "
+        "photo_002.jpg": f"mask {masks}/photo_002.png: not an image, or corrupted from the first "
         "byte",
     }
     assert report.images == 2

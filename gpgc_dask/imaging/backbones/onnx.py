@@ -36,14 +36,14 @@ SIDE = 512
 
 
 def scale_image(image: Pixels, side: int) -> Pixels:
-    """Scale an image, up or down, to the longest side ``side``; sides are rounded to STRIDE."""
+    """Scale up or down to the longest side ``side``; sides are rounded to STRIDE."""
     h, w = image.shape[:2]
     scale = side / max(h, w)
     return resize_image(image, *(max(round(n * scale / STRIDE), 1) * STRIDE for n in (h, w)))
 
 
 def resize_image(image: Pixels, h: int, w: int) -> Pixels:
-    """Scale an image to exactly h×w pixels."""
+    """Scale to exactly h×w pixels."""
     if image.shape[:2] == (h, w):
         return image
     return np.asarray(Image.fromarray(image).resize((w, h), Image.Resampling.BILINEAR))

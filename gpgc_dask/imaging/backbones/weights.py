@@ -1,8 +1,8 @@
-"""Tensors out of a PyTorch file without PyTorch and without trusting the file.
+"""Reading tensors from a PyTorch file without PyTorch and without trusting the file.
 
-A pickle is a program. The unpickler here knows three things only: an ordered dict, storages of
-plain numbers and tensors that are views of them; a file that names anything else is refused before
-anything it names is looked up.
+A pickle is a program. The unpickler here accepts three things only: an ordered dict, storages of
+plain numbers, and tensors that are views of them. A file that names anything else is rejected
+before the name is looked up.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ STORAGES = {
     "ByteStorage": np.dtype("u1"),
 }
 
-DAMAGED = (
+MALFORMED = (
     pickle.UnpicklingError,
     ValueError,
     TypeError,
@@ -45,11 +45,11 @@ DAMAGED = (
     RecursionError,
     OverflowError,
 )
-"""What a malformed pickle may raise on its way through the unpickler."""
+"""Errors that a malformed pickle may raise in the unpickler."""
 
 
 def read_tensors(path: str | PathLike[str]) -> dict[str, Features]:
-    """The named tensors of a file written by ``torch.save(state_dict)`` in its older format.
+    """Read the named tensors of a file that ``torch.save(state_dict)`` wrote in its older format.
 
     The file holds four pickles (magic number, version, machine, the dict) and a list of storage
     keys, then for each storage its length and its raw numbers.
@@ -58,8 +58,8 @@ def read_tensors(path: str | PathLike[str]) -> dict[str, Features]:
     try:
         tensors = _read(io.BytesIO(content), len(content))
     except UnsafeWeightsError as error:
-        raise UnsafeWeightsError(f"{path} is refused: {error}") from None
-    except DAMAGED as error:
+        raise UnsafeWeightsError(f"{path} is rejected: {error}") from None
+    except MALFORMED as error:
         raise UnsafeWeightsError(
             f"{path} is not a file of tensors as torch.save writes a state dict "
             f"({type(error).__name__}: {error})"
@@ -69,23 +69,23 @@ def read_tensors(path: str | PathLike[str]) -> dict[str, Features]:
 
 def _read(file: io.BytesIO, size: int) -> dict[str, Features]:
     if _Unpickler(file).load() != MAGIC or _Unpickler(file).load() != PROTOCOL:
-        raise UnsafeWeightsError("it does not begin as such files do")
+        raise UnsafeWeightsError("it does not begin like such a file")
     machine = _Unpickler(file).load()
     if machine.get("little_endian") is not True:
         raise UnsafeWeightsError("its numbers are not little-endian")
     tensors = _Tensors(file, size)
-    found = tensors.load()
+    named = tensors.load()
     tensors.fill(_Unpickler(file).load())
-    if not isinstance(found, dict):
-        raise UnsafeWeightsError("it holds no dict of tensors")
-    for name, value in found.items():
+    if not isinstance(named, dict):
+        raise UnsafeWeightsError("it contains no dict of tensors")
+    for name, value in named.items():
         if not isinstance(name, str) or not isinstance(value, np.ndarray):
-            raise UnsafeWeightsError(f"its entry {name!r} is no tensor")
-    return dict(found)
+            raise UnsafeWeightsError(f"its entry {name!r} is not a tensor")
+    return dict(named)
 
 
 class _Unpickler(pickle.Unpickler):
-    """Plain values only: no name in the file is ever looked up."""
+    """Reads plain values; no name in the file is looked up."""
 
     def find_class(self, module: str, name: str) -> Any:
         raise UnsafeWeightsError(f"it names {module}.{name}, and only tensors are read")
@@ -95,12 +95,12 @@ class _Unpickler(pickle.Unpickler):
 
 
 class _Tensors(_Unpickler):
-    """A dict of tensors; their numbers come after it in the file, so they are filled in later."""
+    """Reads a dict of tensors, whose numbers follow it in the file and are filled in later."""
 
     def __init__(self, file: io.BytesIO, size: int) -> None:
         super().__init__(file)
         self._file = file
-        self._room = size
+        self._bytes_left = size
         self._storages: dict[str, Features] = {}
 
     def find_class(self, module: str, name: str) -> Any:
@@ -117,21 +117,21 @@ class _Tensors(_Unpickler):
         if kind != "storage" or not isinstance(dtype, np.dtype):
             raise UnsafeWeightsError(f"it refers to {saved!r}, and only tensors are read")
         if key not in self._storages:
-            self._room -= length * dtype.itemsize
-            if length < 0 or self._room < 0:
+            self._bytes_left -= length * dtype.itemsize
+            if length < 0 or self._bytes_left < 0:
                 raise UnsafeWeightsError("its storages are larger than the file")
             self._storages[key] = np.zeros(length, dtype)
         return self._storages[key]
 
     def fill(self, keys: Any) -> None:
-        """Read each storage's numbers, in the order of ``keys``."""
+        """Read the numbers of each storage, in the order of ``keys``."""
         if sorted(keys) != sorted(self._storages):
             raise UnsafeWeightsError("its storages are not those its tensors name")
         for key in keys:
             storage = self._storages[key]
             length = int(np.frombuffer(self._file.read(8), "<i8")[0])
             if length != storage.size:
-                raise UnsafeWeightsError(f"storage {key} has another length than it says")
+                raise UnsafeWeightsError(f"storage {key} does not have the recorded length")
             storage[:] = np.frombuffer(self._file.read(storage.nbytes), storage.dtype)
 
 
@@ -145,7 +145,7 @@ def _view(
 ) -> Features:
     """A tensor: a strided view of a storage, within its bounds."""
     if not isinstance(storage, np.ndarray) or len(shape) != len(stride):
-        raise UnsafeWeightsError("a tensor in it is no view of a storage")
+        raise UnsafeWeightsError("a tensor in it is not a view of a storage")
     if offset < 0 or any(n < 0 for n in shape) or any(n < 0 for n in stride):
         raise UnsafeWeightsError("a tensor in it has a negative size")
     last = offset + sum((n - 1) * step for n, step in zip(shape, stride, strict=True))

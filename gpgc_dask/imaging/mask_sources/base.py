@@ -92,8 +92,8 @@ class MaskOptions:
             tuple(self.foreground), tuple(self.classes.items()), tuple(self.void), self.threshold
         )
 
-    def names_of_set(self) -> list[str]:
-        """Names of the options, besides ``format``, that differ from their defaults."""
+    def changed_options(self) -> list[str]:
+        """Names of the options, except ``format``, that differ from their defaults."""
         default = MaskOptions()
         return [
             option.name
@@ -131,7 +131,7 @@ class MaskSource(ABC):
     def __init__(
         self, images: str | PathLike[str], masks: str | PathLike[str], options: MaskOptions
     ) -> None:
-        unused = [name for name in options.names_of_set() if name not in self.options_used]
+        unused = [name for name in options.changed_options() if name not in self.options_used]
         if unused:
             raise InputError(
                 f"{', '.join(unused)}: not an option of masks in the format {options.format}; "
