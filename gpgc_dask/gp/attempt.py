@@ -208,7 +208,7 @@ class Attempt:
         if np.all(constant) and not np.ptp(self.probe.sample, axis=0).any():
             raise InputError(
                 "X has constant features only: every column has the same value in all rows, "
-                "so no model can tell the classes apart; add features that vary"
+                "so no model can separate the classes; add features that vary"
             )
         return first
 

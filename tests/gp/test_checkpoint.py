@@ -1,4 +1,4 @@
-"""Fits that are killed and go on."""
+"""Fits that are killed and resumed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def interrupt_at(iteration):
 
 @pytest.mark.parametrize("solver", ["auto", "lbfgs"])
 @pytest.mark.parametrize("redundancy", [1.0, "auto"])
-def test_a_stopped_fit_goes_on_to_the_same_optimum(tmp_path, solver, redundancy):
+def test_resumed_fit_reaches_the_same_optimum(tmp_path, solver, redundancy):
     path = tmp_path / "fit.npz"
     given = {"solver": solver, "redundancy": redundancy}
     whole = GPGC(**given).fit(DATA.X, DATA.y, groups=DATA.groups)
@@ -53,7 +53,7 @@ def test_a_stopped_fit_goes_on_to_the_same_optimum(tmp_path, solver, redundancy)
     assert resumed.n_reads_ >= whole.n_reads_
 
 
-def test_killed_outright(tmp_path):
+def test_resume_after_kill(tmp_path):
     """SIGKILL in the middle of a fit in another process.
 
     The other process reads the data from a file: a matrix product made anew there may round
@@ -80,7 +80,7 @@ GPGC(checkpoint=sys.argv[1], progress=listener).fit(data["X"], data["y"], groups
     np.testing.assert_allclose(resumed.noise_variance_, whole.noise_variance_, rtol=1e-2)
 
 
-def test_another_fits_checkpoint_is_refused(tmp_path):
+def test_checkpoint_of_another_fit_raises(tmp_path):
     path = tmp_path / "fit.npz"
     with pytest.raises(StopError):
         GPGC(checkpoint=path, progress=interrupt_at(1)).fit(DATA.X, DATA.y, groups=DATA.groups)
@@ -94,7 +94,7 @@ def test_another_fits_checkpoint_is_refused(tmp_path):
     assert path.exists()
 
 
-def test_an_unfinished_fit_can_go_on(tmp_path):
+def test_unfinished_fit_can_be_resumed(tmp_path):
     path = tmp_path / "fit.npz"
     with pytest.warns(ConvergenceWarning):
         GPGC(checkpoint=path, max_iter=2).fit(DATA.X, DATA.y, groups=DATA.groups)
@@ -105,8 +105,8 @@ def test_an_unfinished_fit_can_go_on(tmp_path):
 
 
 @pytest.mark.parametrize("redundancy", [1.0, "auto"])
-def test_a_resumed_fit_takes_the_very_steps_of_one_that_was_not_stopped(tmp_path, redundancy):
-    """Stopped at each iteration in turn, in one fit: no step is lost, none is taken twice."""
+def test_resumed_fit_takes_the_same_steps(tmp_path, redundancy):
+    """A fit stopped at every iteration: no step is lost, and none is repeated."""
     given = (DATA.X, DATA.y)
     whole = GPGC(redundancy=redundancy).fit(*given, groups=DATA.groups)
     path = tmp_path / "fit.npz"
@@ -127,7 +127,7 @@ def test_a_resumed_fit_takes_the_very_steps_of_one_that_was_not_stopped(tmp_path
     np.testing.assert_allclose(resumed.noise_variance_, whole.noise_variance_, rtol=1e-6)
 
 
-def test_a_finished_fit_is_not_done_again(tmp_path):
+def test_finished_fit_is_not_repeated(tmp_path):
     """Killed between the end of the fit and the model on disk: no read but the sample."""
     path = tmp_path / "fit.npz"
     model = GPGC(checkpoint=path)
@@ -139,7 +139,7 @@ def test_a_finished_fit_is_not_done_again(tmp_path):
     np.testing.assert_allclose(resumed.coef_, model.coef_, rtol=1e-9)
 
 
-def test_float64_once_found_necessary_stays(tmp_path):
+def test_resumed_fit_stays_in_float64(tmp_path):
     path = tmp_path / "fit.npz"
     X = (DATA.X * np.geomspace(1e-3, 1e3, DATA.X.shape[1])).astype(np.float32)
     X[:, 0] = X[:, 1] * (1 + 1e-6)
@@ -154,8 +154,8 @@ def test_float64_once_found_necessary_stays(tmp_path):
     }
 
 
-def test_beside_an_object(tmp_path):
-    """Any fsspec URL will do."""
+def test_checkpoint_at_a_url(tmp_path):
+    """Any fsspec URL can be used."""
     url = f"memory://{tmp_path.name}/fit.npz"
     with pytest.raises(StopError):
         GPGC(checkpoint=url, progress=interrupt_at(2)).fit(DATA.X, DATA.y, groups=DATA.groups)
@@ -166,7 +166,7 @@ def test_beside_an_object(tmp_path):
 
 
 def test_a_full_disk_does_not_stop_a_fit(tmp_path):
-    """Nothing more can be kept: what was kept is still there, and the fit ends."""
+    """No further state can be saved: the last one is still there, and the fit finishes."""
     path = tmp_path / "fit.npz"
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
 
@@ -189,8 +189,8 @@ def test_a_full_disk_does_not_stop_a_fit(tmp_path):
     np.testing.assert_allclose(resumed.noise_variance_, model.noise_variance_, rtol=1e-6)
 
 
-def test_damaged_anywhere_it_is_refused(tmp_path):
-    """500 times some bytes changed, lost or added: each is an error that names the file."""
+def test_corruption_anywhere_raises(tmp_path):
+    """500 files with some bytes changed, lost or added: each raises an error with its name."""
     small = classification(300, 8, 12)
     path = tmp_path / "fit.npz"
     model = GPGC(checkpoint=path)
@@ -199,13 +199,13 @@ def test_damaged_anywhere_it_is_refused(tmp_path):
     content = path.read_bytes()
     rng = np.random.default_rng(0)
     for _ in range(500):
-        spoilt = damaged(content, rng)
-        if spoilt == content:  # a part of no bytes
+        corrupted = damaged(content, rng)
+        if corrupted == content:  # a part of no bytes
             continue
-        path.write_bytes(spoilt)
+        path.write_bytes(corrupted)
         with pytest.raises(ValueError, match=r"fit\.npz cannot be read"):
             GPGC(checkpoint=path).fit(small.X, small.y, groups=small.groups)
-        assert path.read_bytes() == spoilt
+        assert path.read_bytes() == corrupted
 
 
 def damaged(content, rng):
@@ -213,10 +213,10 @@ def damaged(content, rng):
     kind = rng.integers(4)
     start, stop = np.sort(rng.integers(0, len(content), 2))
     if kind == 0:
-        spoilt = bytearray(content)
+        corrupted = bytearray(content)
         for place in rng.integers(0, len(content), rng.integers(1, 5)):
-            spoilt[place] ^= int(rng.integers(1, 256))
-        return bytes(spoilt)
+            corrupted[place] ^= int(rng.integers(1, 256))
+        return bytes(corrupted)
     if kind == 1:
         return content[:start]
     if kind == 2:
@@ -233,7 +233,7 @@ def foreign_npz():
 @pytest.mark.parametrize(
     "content", [b"", b"PK\x03\x04 not really", b"\x93NUMPY\x01\x00", foreign_npz()]
 )
-def test_a_damaged_checkpoint_is_named(tmp_path, content):
+def test_unreadable_checkpoint_is_named(tmp_path, content):
     path = tmp_path / "fit.npz"
     path.write_bytes(content)
     with pytest.raises(ValueError, match=r"fit.npz cannot be read .* remove it"):

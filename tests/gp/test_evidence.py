@@ -1,4 +1,4 @@
-"""Evidence, gradient, posterior and leave-out against the dense textbook formulas."""
+"""Evidence, gradient, posterior and leave-out compared with the dense formulas."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def at_point(instance: Instance, oracle):
 
 
 @given(instance=instances(unit_weights=True))
-def test_evidence_is_the_textbook_one(kind, instance):
+def test_evidence_equals_the_dense_one(kind, instance):
     oracle = sweeps(instance, kind)
     moments, post = at_point(instance, oracle)
     value = evidence.objective(moments, post, oracle.group_weight, instance.log_noise)
@@ -83,7 +83,7 @@ def test_gradient_is_the_papers(kind, instance):
 
 @given(instance=instances())
 def test_gradient_by_finite_differences(kind, instance):
-    """Weights and redundancy included, where there is no dense likelihood to compare with."""
+    """Weights and redundancy included, for which there is no dense likelihood."""
     oracle = sweeps(instance, kind)
     weight = oracle.group_weight / instance.redundancy
     t, step = instance.rows.n_targets, 1e-5
@@ -129,7 +129,7 @@ def test_a_step_is_terms_then_moments(kind, instance):
 
 
 @given(instance=instances())
-def test_leaving_a_group_out_is_really_leaving_it_out(kind, instance):
+def test_leave_out_equals_a_fit_without_the_group(kind, instance):
     oracle = sweeps(instance, "numpy")
     _, post = at_point(instance, oracle)
     if kind == "numpy":
@@ -153,7 +153,7 @@ def test_leaving_a_group_out_is_really_leaving_it_out(kind, instance):
 
 
 @given(instance=instances())
-def test_statistics_of_large_groups_answer_as_the_rows_do(kind, instance):
+def test_statistics_of_large_groups_equal_their_rows(kind, instance):
     """Groups with more rows than features: nothing is read after the first read."""
     oracle = sweeps(instance, kind)
     found = survey(oracle).oracle
@@ -195,7 +195,7 @@ def test_integer_weights_equal_duplicated_rows(kind, instance):
     t2 = many.terms(p2, instance.log_noise, 1.0, leave_out=True)
     for name in ("residual", "leverage", "leave_out"):
         np.testing.assert_allclose(getattr(t1, name), getattr(t2, name), rtol=1e-7, atol=1e-8)
-    # The duplicated rows have a dense likelihood: the weighted evidence is exactly that.
+    # The duplicated rows have a dense likelihood, which the weighted evidence equals.
     duplicated = dense(_with_rows(instance, instance.F[index], plain.take(index)))
     found = evidence.log_evidence(v1, float(copies.sum()), plain.n_targets)
     assert found == pytest.approx(duplicated.log_evidence, rel=1e-8)
@@ -205,7 +205,7 @@ def _with_rows(instance: Instance, F: np.ndarray, rows: Rows) -> Instance:
     return Instance(F, rows, instance.log_noise, instance.log_scales, instance.feature_index, 1.0)
 
 
-def test_zero_scales_are_no_trouble():
+def test_zero_scales():
     rng = np.random.default_rng(0)
     F, Y = rng.standard_normal((30, 4)), rng.choice([-1.0, 1.0], (30, 1))
     moments = Moments(F.T @ F, F.T @ Y, 30.0)
@@ -216,7 +216,7 @@ def test_zero_scales_are_no_trouble():
 
 
 def test_schedulers_agree(client, small_tasks):
-    """Threads, synchronous and a cluster of processes give one answer, the dense one."""
+    """Threads, the synchronous scheduler and a cluster of processes give the dense result."""
     data = classification(400, 12, 20)
     rows = Rows(data.y.astype(np.intp), np.ones(400), data.groups.astype(np.intp), 2, 20)
     X = da.from_array(data.X, chunks=(90, -1))

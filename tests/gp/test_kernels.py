@@ -32,7 +32,7 @@ def rows(n, k, dtype, seed=0):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n", [10, SUM_ROWS + 100])
-def test_moments_are_summed_packed_and_put_back(dtype, n):
+def test_packed_moments(dtype, n):
     k = 7
     F, targets = rows(n, k, dtype) + np.asarray(3, dtype), rows(n, 2, "float64", seed=1)
     weight = np.random.default_rng(2).random(n)
@@ -58,7 +58,7 @@ def test_moments_are_summed_packed_and_put_back(dtype, n):
     np.testing.assert_allclose(total.column_variance(), variance, rtol=1e-4)
 
 
-def test_negative_weights_take_rows_away():
+def test_negative_weights_subtract_rows():
     F, y = rows(300, 6, "float64"), np.ones((300, 1))
     weight = np.random.default_rng(0).standard_normal(300)
     weight[:40] = 0.0
@@ -69,7 +69,7 @@ def test_negative_weights_take_rows_away():
     np.testing.assert_allclose(found.cross[:, 0], weight @ F, atol=1e-10)
 
 
-def test_batches_suit_the_cache_and_blas():
+def test_rows_of_a_batch():
     assert batch_rows(64, 4) == SUM_ROWS
     assert batch_rows(4113, 4) == 1024
     assert 1024 <= batch_rows(700, 4) <= SUM_ROWS
@@ -137,7 +137,7 @@ def test_leave_out_of_a_group_that_determines_the_model_alone():
     np.testing.assert_allclose(found, expected, rtol=1e-3)
 
 
-def test_directions_alone_travel_without_the_factor():
+def test_factor_is_not_sent_with_directions_alone():
     post = Posterior(np.eye(5), np.zeros((5, 1)), 0.0, np.empty(0), np.empty(0))
     directions = np.ones((5, 2))
     arithmetic = Arithmetic(np.dtype("float64"))

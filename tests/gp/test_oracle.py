@@ -109,7 +109,7 @@ def test_adjacency():
     assert batch_ends(np.array([5, 5, 1]), whole_groups=True, limit=9).tolist() == [2, 3]
 
 
-def test_tasks_come_in_rounds_of_the_threads():
+def test_number_of_tasks_is_a_multiple_of_threads():
     assert count_tasks(131_072, 1024, 2) == 8
     assert count_tasks(100, 10, 8) == 1
     assert count_tasks(436_000, 4113, 40) % 40 == 0
@@ -129,7 +129,7 @@ class Counting:
 
 
 @pytest.mark.usefixtures("sync")
-def test_a_step_reads_each_row_once_but_for_seams(monkeypatch):
+def test_step_reads_each_row_once(monkeypatch):
     monkeypatch.setattr(dask_oracle, "count_tasks", lambda *shape: 3)
     data = classification(600, 30, 40)
     counting = Counting(data.X)
@@ -160,7 +160,7 @@ def test_a_memory_map_is_not_sent_with_every_task(tmp_path, client):
 
 
 @pytest.mark.parametrize("source", ["computed", "with a constant", "shared", "persisted"])
-def test_arrays_that_are_no_plain_reads(client, small_tasks, source):
+def test_arrays_that_are_not_plain_reads(client, small_tasks, source):
     data = classification(600, 30, 40)
     expected = NumpySweeps(data.X, rows_of(data), FLOAT64)
     X = da.from_array(data.X, chunks=(100, -1))
@@ -199,7 +199,7 @@ def test_rows_of_chosen_groups_only(small_tasks):
 
 @pytest.mark.parametrize("shift", [0.0, 100.0])
 def test_float32_products_keep_their_digits(tmp_path, shift):
-    """float32 rows from Zarr, offset and all, against dense float64."""
+    """float32 rows from Zarr with a large offset, compared with dense float64."""
     data = classification(3000, 40, 30)
     F = (data.X + shift).astype(np.float32)
     store = zarr.create_array(tmp_path / "X.zarr", shape=F.shape, chunks=(512, 40), dtype="float32")
@@ -220,8 +220,8 @@ def test_float32_products_keep_their_digits(tmp_path, shift):
     np.testing.assert_allclose(terms.leverage, expected, rtol=RTOL["float32"])
 
 
-def test_large_graph_warning_is_not_for_users(client):
-    """A sweep sends its rows' labels and the posterior with the graph on purpose."""
+def test_no_large_graph_warning(client):
+    """A sweep sends the labels of its rows and the posterior with the graph on purpose."""
     data = classification(200, 5, 10)
     oracle = DaskSweeps(da.from_array(data.X, chunks=(50, -1)), rows_of(data), FLOAT64)
     with (

@@ -1,4 +1,4 @@
-"""float32 data: fast where it is safe, correct always, and it says which."""
+"""float32 data: float32 products if they are precise enough, else float64."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def test_a_common_mean_costs_no_digits(shift, redundancy, lazy):
     np.testing.assert_allclose(values, exact.decision_function(X), atol=1e-3)
     order = np.argsort(exact.noise_variance_)
     ranked = exact.noise_variance_[np.argsort(single.noise_variance_)]
-    # The same ranking, but for groups that are the same to five digits.
+    # The same ranking, except for groups that agree to five digits.
     np.testing.assert_allclose(ranked, exact.noise_variance_[order], rtol=1e-5)
 
 
 @pytest.mark.parametrize("lazy", [False, True])
-def test_float64_where_centring_is_not_enough(lazy):
-    """Two halves with means far apart: no offset serves both, and the fit says so."""
+def test_float64_if_centring_is_not_enough(lazy):
+    """Two halves with means far apart: no offset suits both."""
     data = classification(3000, 40, 60)
     rng = np.random.default_rng(1)
     half = np.where(data.groups % 2, 200.0, -200.0)[:, None]
@@ -47,8 +47,8 @@ def test_float64_where_centring_is_not_enough(lazy):
     np.testing.assert_allclose(found.noise_variance_, exact.noise_variance_, rtol=1e-2)
 
 
-def test_float64_where_groups_near_the_floor_need_it():
-    """Labels that a feature gives away in some groups: their precision is 1e4 times the others'."""
+def test_float64_if_groups_near_the_floor_need_it():
+    """A feature equals the label in some groups: their precision is 1e4 times that of others."""
     rng = np.random.default_rng(1)
     groups = np.repeat(np.arange(30), 60)
     y = rng.integers(0, 2, 1800)
@@ -62,7 +62,7 @@ def test_float64_where_groups_near_the_floor_need_it():
     assert found.log_evidence_ == pytest.approx(exact.log_evidence_, abs=0.02)
 
 
-def test_float64_where_squares_leave_the_range_of_float32():
+def test_float64_if_squares_overflow_float32():
     data = classification(900, 10, 30)
     X = data.X.astype(np.float32)
     X[:, :5] *= np.float32(1e-24)
@@ -74,7 +74,7 @@ def test_float64_where_squares_leave_the_range_of_float32():
     assert found.log_evidence_ == pytest.approx(exact.log_evidence_, abs=1e-2)
 
 
-def test_float16_is_read_as_it_is():
+def test_float16_features():
     data = classification(2000, 30, 40)
     X = data.X.astype(np.float16)
     half, exact = fit(X, data), fit(X.astype(np.float64), data)

@@ -39,13 +39,13 @@ def test_joint_loop_and_nested_search_agree(times):
     assert np.abs(gap).max() < 0.05
 
 
-def test_single_noise_solves_for_it_too():
+def test_single_noise_estimates_the_redundancy():
     data = repeated(classification(1500, 40, 60, seed=13), 4)
     model = GP().fit(data.X, data.y, groups=data.groups)
     assert 3.4 < model.redundancy_ < 4.6
 
 
-def test_a_number_fixes_it_and_the_course_is_kept():
+def test_fixed_redundancy_and_its_history():
     data = classification(2000, 40, 50)
     fixed = GPGC(redundancy=3).fit(data.X, data.y, groups=data.groups)
     assert fixed.redundancy_ == 3.0
@@ -66,7 +66,7 @@ def test_redundancy_is_a_tempering_of_the_weights():
 
 
 def test_a_bound_counts_as_solved():
-    """Pairs of rows tell little: c goes to its lower bound, and the fit is done all the same."""
+    """Pairs of rows hold little information: c is at its lower bound, and the fit converges."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((240, 5))
     y = (X[:, 0] + rng.standard_normal(240) > 0).astype(int)
@@ -82,7 +82,7 @@ def test_few_groups_leave_it_at_one():
 
 @pytest.mark.parametrize("seed", [20, 21, 22])
 @pytest.mark.parametrize("redundancy", [1.0, "auto"])
-def test_constant_label_groups_do_not_run_off(seed, redundancy):
+def test_constant_label_groups_stay_bounded(seed, redundancy):
     data = classification(6000, 80, 60, seed)
     spoilt = data.groups < 5
     y = np.where(spoilt, 0, data.y)
@@ -98,7 +98,7 @@ def test_constant_label_groups_do_not_run_off(seed, redundancy):
 
 
 def test_mostly_background_with_empty_masks():
-    """As in images: rows of an image are alike, few are foreground, some masks are empty."""
+    """As in photos: rows of an image are similar, few are foreground, some masks are empty."""
     rng = np.random.default_rng(0)
     n_groups, rows, k = 60, 60, 40
     groups = np.repeat(np.arange(n_groups), rows)

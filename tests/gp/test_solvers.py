@@ -1,4 +1,4 @@
-"""Three solvers, one optimum; reads of the data; the course of a fit."""
+"""The solvers reach the same optimum; reads of the data; the history of a fit."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_three_solvers_one_optimum(name):
 
 
 def test_no_model_at_all_may_be_the_optimum():
-    """Labels that features say nothing about: every solver says so."""
+    """If the features are unrelated to the labels, every solver finds σ = 0."""
     rng = np.random.default_rng(0)
     X, y, groups = (
         rng.standard_normal((900, 40)),
@@ -107,8 +107,8 @@ def test_evidence_never_falls_at_fixed_redundancy():
     assert np.all(np.diff(course) > -1e-4)
 
 
-def test_a_step_too_far_is_redone(monkeypatch):
-    """Break MacKay's step on purpose: the guard turns to EM and still finds the optimum."""
+def test_step_that_lowers_the_evidence_is_repeated(monkeypatch):
+    """With a wrong MacKay step the solver falls back to EM and still finds the optimum."""
     data = classification(1500, 60, 50, seed=8)
     expected = GPGC(redundancy=1.0).fit(data.X, data.y, groups=data.groups)
     honest = FixedPointRule.__call__
@@ -124,7 +124,7 @@ def test_a_step_too_far_is_redone(monkeypatch):
     assert model.log_evidence_ == pytest.approx(expected.log_evidence_, abs=1e-3)
 
 
-def test_em_step_where_leverage_uses_up_the_weight():
+def test_em_step_if_leverage_is_close_to_the_weight():
     rule = FixedPointRule(1, -20.0, 20.0)
     weight, residual = np.array([4.0, 4.0]), np.array([2.0, 2.0])
     leverage = np.array([3.9, 1.0])
@@ -134,7 +134,7 @@ def test_em_step_where_leverage_uses_up_the_weight():
     assert np.isfinite(beyond).all()
 
 
-def test_history_says_what_happened():
+def test_history_entries():
     data = classification(1500, 60, 50)
     seen = []
     model = GPGC(progress=seen.append).fit(data.X, data.y, groups=data.groups)
@@ -156,7 +156,7 @@ def test_progress_prints_lines(capsys):
 
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("max_iter", [1, 3])
-def test_max_iter_is_honoured_and_told(solver, max_iter):
+def test_max_iter_is_respected_with_a_warning(solver, max_iter):
     data = classification(3000, 150, 60)
     with pytest.warns(ConvergenceWarning, match="raise max_iter"):
         model = GPGC(solver=solver, max_iter=max_iter).fit(data.X, data.y, groups=data.groups)
@@ -170,8 +170,8 @@ def test_one_noise_for_all_with_many_scales():
     assert model.converged_
 
 
-def test_features_that_say_nothing_take_few_evaluations(monkeypatch):
-    """Their scale's optimum is 0, which ln σ² only nears."""
+def test_uninformative_features_take_few_evaluations(monkeypatch):
+    """The optimum of their scale is 0, which ln σ² only approaches."""
     evaluated = []
     usual = scales._evaluate
     monkeypatch.setattr(scales, "_evaluate", lambda *args: evaluated.append(1) or usual(*args))

@@ -1,4 +1,4 @@
-"""What makes a fit take few reads: Newton's steps, expected terms, corrections, the warm start."""
+"""Fits in few reads: Newton's steps, expected terms, corrections, the warm start."""
 
 from __future__ import annotations
 
@@ -92,8 +92,8 @@ def test_weight_gradients_of_groups(problem):
         )
 
 
-def test_expected_terms_come_true(problem):
-    """What a step lets expect of the next point is what a read finds there, to first order."""
+def test_expected_terms(problem):
+    """The terms expected at the next point equal those of a read, to first order."""
     problem, point = problem
     every = np.ones(problem.n_groups, dtype=bool)
     for _ in range(2):
@@ -186,7 +186,7 @@ def test_weight_gradients_of_large_and_small_groups():
     np.testing.assert_allclose(other.log_noise, one.log_noise, rtol=1e-8)
 
 
-def test_first_noise_of_groups_nobody_saw():
+def test_first_noise_of_new_groups():
     rule = FirstNoiseRule(2, -9.0, 9.0, redundancy=2.0)
     weight = residual = np.array([8.0, 8.0, 0.0])
     new = rule(np.zeros(3), weight, residual, np.array([1.0, 9.0, 0.0]))
@@ -234,7 +234,7 @@ def test_a_warm_start_ends_where_a_cold_one_does(lazy, redundancy, monkeypatch):
 
 
 @pytest.mark.parametrize("lazy", [False, True])
-def test_a_warm_start_names_rows_that_are_no_numbers(lazy):
+def test_warm_start_names_rows_with_nan(lazy):
     data = classification(24_000, 150, 240)
     X = data.X.copy()
     X[23_777, 3] = np.nan
@@ -243,7 +243,7 @@ def test_a_warm_start_names_rows_that_are_no_numbers(lazy):
         GPGC().fit(given, data.y, groups=data.groups)
 
 
-def test_certificates_are_exact_and_all_else_says_that_it_is_not():
+def test_only_certificates_are_marked_exact():
     data = classification(24_000, 150, 240, seed=2)
     model = GPGC(redundancy=1.0).fit(data.X, data.y, groups=data.groups)
     *earlier, last = model.history_

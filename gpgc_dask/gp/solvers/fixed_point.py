@@ -49,7 +49,7 @@ def solve_fixed_point(run: Run, point: Point, *, patient: bool) -> tuple[Point, 
 
     1. One read gives every group its new noise, and the moments there.
     2. The scales are optimised at the driver.
-    3. A step that lowers the evidence is repeated with the monotone EM rule.
+    3. If the step lowered the evidence, it is repeated with the monotone EM rule.
     4. c moves towards the solution of its moment equation.
     5. The gradients of the groups predict the certificate of the new point. If it is good enough,
        one read computes it with exact leverages.
