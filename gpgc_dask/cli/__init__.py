@@ -1,11 +1,12 @@
-"""The program ``gpgc``: a thin layer over the library, no logic of its own.
+"""The program ``gpgc``: a thin layer over the library.
 
-Its commands import the library when they run, so that ``--help`` and wrong calls answer at once.
+Commands import the library when they run, so that ``--help`` and wrong usage are fast.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 import logging
 import os
 import sys
@@ -41,21 +42,21 @@ __all__ = ["app", "main"]
 EXIT_FAILURE, EXIT_MISUSE, EXIT_INTERRUPTED = 1, 2, 130
 
 EXPECTED = (GpgcError, OSError, MemoryError)
-"""Errors that are printed in one line: our own, and those of the machine (a full disk, say).
+"""Errors that are printed in one line: those of gpgc_dask and of the machine (a full disk).
 
 Any other exception is a bug, and is shown with its traceback.
 """
 
 UsageError: Any = typer.BadParameter.__base__
-"""Click's, wherever the installed Typer has it from."""
+"""Click's class, from the module in which the installed Typer has it."""
 
 app = typer.Typer(
     name="gpgc",
     help=(
-        "Find the images whose annotation is unreliable, and learn a segmentation model in which "
-        "they do no harm.\n\nSee it work with **gpgc demo**. On your own folders: **gpgc ingest**, "
-        "then **gpgc fit**, then **gpgc rank** and **gpgc report**. Results go to stdout, progress "
-        "to stderr. **--debug**, anywhere, shows where in the program an error arose."
+        "Find the images whose masks are unreliable, and learn a segmentation model that such "
+        "masks do not harm.\n\nTry it with **gpgc demo**. For your own folders run **gpgc "
+        "ingest**, **gpgc fit**, then **gpgc rank** and **gpgc report**. Results are printed to "
+        "stdout, progress to stderr. With **--debug** errors have a traceback."
     ),
     no_args_is_help=True,
     add_completion=False,
@@ -65,7 +66,7 @@ app = typer.Typer(
 )
 
 
-def _tell_version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         print(f"gpgc_dask {__version__}")
         raise typer.Exit
@@ -75,14 +76,16 @@ def _tell_version(wanted: bool) -> None:
 def _program(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version."),
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
 ) -> None:
-    """The name and help of the program are those of ``app``."""
+    """The options of the program itself."""
 
 
-def _told(command: Callable[..., None], *, resumable: bool) -> Callable[..., None]:
-    """The command, whose errors are one message that says what to do."""
+def _with_messages(command: Callable[..., None], *, resumable: bool) -> Callable[..., None]:
+    """The command, whose errors are printed in one line."""
 
     @functools.wraps(command)
     def run(*arguments: Any, **options: Any) -> None:
@@ -90,7 +93,7 @@ def _told(command: Callable[..., None], *, resumable: bool) -> Callable[..., Non
             command(*arguments, **options)
         except KeyboardInterrupt:
             print_error(
-                "stopped. What is done is kept: the same command with --resume goes on"
+                "stopped. Finished work is kept: the same command with --resume continues it"
                 if resumable
                 else "stopped"
             )
@@ -117,25 +120,28 @@ def _message(error: Exception) -> str:
     return (str(error) or type(error).__name__) + notes
 
 
-def _add(name: str, command: Callable[..., None], example: str, *, resumable: bool = False) -> None:
-    app.command(name, epilog=example)(_told(command, resumable=resumable))
+COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
+    "demo": (demo.demo, demo.EXAMPLE),
+    "ingest": (ingest.ingest, ingest.EXAMPLE),
+    "plan": (plan.plan, plan.EXAMPLE),
+    "fit": (fit.fit, fit.EXAMPLE),
+    "rank": (rank.rank_images, rank.RANK_EXAMPLE),
+    "select": (rank.select, rank.SELECT_EXAMPLE),
+    "export": (export.export, export.EXAMPLE),
+    "report": (report.report, report.EXAMPLE),
+    "predict": (predict.predict, predict.EXAMPLE),
+    "evaluate": (evaluate.evaluate, evaluate.EXAMPLE),
+    "compare": (compare.compare, compare.EXAMPLE),
+    "autoseg": (autoseg.autoseg, autoseg.EXAMPLE),
+    "info": (info.info, info.EXAMPLE),
+    "certs": (certs.certs, certs.EXAMPLE),
+    "deploy": (deploy.deploy, deploy.EXAMPLE),
+}
+"""{name: (function, examples)}, in the order of ``gpgc --help``."""
 
-
-_add("demo", demo.demo, demo.EXAMPLE)
-_add("ingest", ingest.ingest, ingest.EXAMPLE, resumable=True)
-_add("plan", plan.plan, plan.EXAMPLE)
-_add("fit", fit.fit, fit.EXAMPLE, resumable=True)
-_add("rank", rank.rank_images, rank.RANK_EXAMPLE)
-_add("select", rank.select, rank.SELECT_EXAMPLE)
-_add("export", export.export, export.EXAMPLE)
-_add("report", report.report, report.EXAMPLE)
-_add("predict", predict.predict, predict.EXAMPLE, resumable=True)
-_add("evaluate", evaluate.evaluate, evaluate.EXAMPLE)
-_add("compare", compare.compare, compare.EXAMPLE)
-_add("autoseg", autoseg.autoseg, autoseg.EXAMPLE, resumable=True)
-_add("info", info.info, info.EXAMPLE)
-_add("certs", certs.certs, certs.EXAMPLE)
-_add("deploy", deploy.deploy, deploy.EXAMPLE)
+for _name, (_command, _example) in COMMANDS.items():
+    _resumable = "resume" in inspect.signature(_command).parameters
+    app.command(_name, epilog=_example)(_with_messages(_command, resumable=_resumable))
 
 
 def _debugging() -> bool:
@@ -143,24 +149,24 @@ def _debugging() -> bool:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the program; ends with exit code 0, 1 (failed), 2 (wrongly called) or 130 (Ctrl-C)."""
+    """Run the program; exits with code 0, 1 (failure), 2 (wrong usage) or 130 (Ctrl-C)."""
     _open_streams()
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    debug = "--debug" in given
-    given = [argument for argument in given if argument != "--debug"]
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in words
+    words = [word for word in words if word != "--debug"]
     logging.getLogger("gpgc_dask").setLevel(logging.DEBUG if debug else logging.WARNING)
     _show_logs()
     if debug:
-        app(args=given, prog_name="gpgc")
-    # Workers that are stopped in the middle of something say so at length.
+        app(args=words, prog_name="gpgc")
+    # Workers that are stopped while they work log long tracebacks.
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
-        sys.exit(_run(given))
+        sys.exit(_run(words))
 
 
 class _Notes(logging.Handler):
-    """What the library logs, as notes: a request that is repeated, a read begun anew."""
+    """Prints the log of the library as notes: repeated requests, restarted reads."""
 
     def emit(self, record: logging.LogRecord) -> None:
         note(record.getMessage())
@@ -173,7 +179,7 @@ def _show_logs() -> None:
 
 
 def _open_streams() -> None:
-    """Letters that a terminal does not know are told by number; a closed stream swallows all."""
+    """Escape characters that a terminal cannot show; replace closed streams by the null device."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -183,7 +189,7 @@ def _open_streams() -> None:
 
 
 def _run(arguments: list[str]) -> int:
-    """The exit code; a wrong call is told in one line."""
+    """Run a command and return the exit code; wrong usage is reported in one line."""
     try:
         return app(args=arguments, prog_name="gpgc", standalone_mode=False) or 0
     except UsageError as error:
@@ -207,6 +213,6 @@ def _show_warning(
     file: Any = None,
     line: str | None = None,
 ) -> None:
-    """Warnings meant for users in one line; those meant for programmers not at all."""
+    """Print warnings for users in one line; hide those for programmers."""
     if not issubclass(category, (DeprecationWarning, FutureWarning, ResourceWarning)):
         note(str(message))

@@ -23,9 +23,9 @@ EXAMPLE = (
     "--tls-cert tls/client.pem --tls-key tls/client-key.pem"
 )
 
-FOR = {
-    "ca.pem": "for everybody: whose certificates are trusted",
-    "ca-key.pem": "makes further certificates; keep it somewhere safe, no machine needs it",
+PURPOSES = {
+    "ca.pem": "for every machine: certificates of this authority are trusted",
+    "ca-key.pem": "signs further certificates; keep it in a safe place, no machine needs it",
     "scheduler.pem": "with scheduler-key.pem, for the scheduler",
     "worker.pem": "with worker-key.pem, for the workers",
     "client.pem": "with client-key.pem, for you",
@@ -33,15 +33,17 @@ FOR = {
 
 
 def certs(
-    folder: Annotated[str, typer.Argument(metavar="DIR", help="A new folder for the files.")],
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="New folder for the files.")],
     *,
-    days: Annotated[int, typer.Option(min=1, help="How long they are valid.")] = 365,
+    days: Annotated[
+        int, typer.Option(min=1, help="Number of days for which the certificates are valid.")
+    ] = 365,
     json: Json = False,
 ) -> None:
-    """Make certificates for a Dask cluster, so that only those who hold them take part.
+    """Create certificates for a Dask cluster, to encrypt it and to keep others out.
 
-    Encrypts what travels, and keeps strangers out: scheduler, workers and clients show each other
-    certificates of one authority, which is made along with them.
+    Scheduler, workers and clients accept only connections with a certificate of the same authority,
+    which is created, too.
     """
     from gpgc_dask.clusters.certificates import make_certificates
 
@@ -50,4 +52,4 @@ def certs(
         print_json({"files": [str(path) for path in written], "days": days})
         return
     print_out(f"[bold]{escape(folder)}[/bold]: certificates valid for {days} days")
-    print_out(facts(list(FOR.items())))
+    print_out(facts(list(PURPOSES.items())))

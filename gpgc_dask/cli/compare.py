@@ -154,7 +154,7 @@ def _show(found: Comparison) -> None:
             tuple(_text(name, value) for name, value in zip(used, row, strict=True))
             for row in table[used].itertuples(index=False)
         ]
-        print_out(listing(title, [name.replace("_", " ") for name in used], rows, most=len(rows)))
+        print_out(listing(title, [name.replace("_", " ") for name in used], rows, limit=len(rows)))
     print_out(
         "Average class accuracy in pixels of the test images, %. p: Wilcoxon signed-rank test, "
         f"* below {LEVEL:g}"

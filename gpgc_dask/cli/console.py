@@ -1,4 +1,4 @@
-"""What every command prints with: results to stdout, progress and errors to stderr."""
+"""Output of commands: results to stdout, errors and notes to stderr."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["facts", "listing", "note", "print_error", "print_json", "print_out",
 
 
 def print_out(*things: Any) -> None:
-    """Print text or tables to stdout; plain and unwrapped where it is no terminal."""
+    """Print text or tables to stdout; plain and not wrapped if it is not a terminal."""
     width = None if sys.stdout.isatty() else 160
     console = Console(width=width, highlight=False, emoji=False)
     for thing in things:
@@ -24,7 +24,7 @@ def print_out(*things: Any) -> None:
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on stdout."""
+    """Print one JSON document to stdout."""
     print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
@@ -36,14 +36,14 @@ def print_error(message: str) -> None:
 
 
 def note(message: str) -> None:
-    """Something worth knowing that is no error."""
+    """Print a note to stderr that is not an error."""
     Console(stderr=True, highlight=False, soft_wrap=True, emoji=False).print(
         f"[bold yellow]gpgc:[/bold yellow] {escape(message)}"
     )
 
 
 def facts(rows: list[tuple[str, Any]]) -> Table:
-    """Names and values, side by side."""
+    """A table of names and values."""
     table = Table.grid(padding=(0, 2, 0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
@@ -52,18 +52,18 @@ def facts(rows: list[tuple[str, Any]]) -> Table:
     return table
 
 
-def listing(title: str, columns: list[str], rows: list[tuple[Any, ...]], most: int = 20) -> Table:
-    """A table of at most ``most`` rows, the last saying how many more there are."""
+def listing(title: str, columns: list[str], rows: list[tuple[Any, ...]], limit: int = 20) -> Table:
+    """A table of at most ``limit`` rows; one more row has the number of the others."""
     table = Table(title=title, title_justify="left", title_style="bold")
     for column in columns:
         table.add_column(column, overflow="fold")
-    for row in rows[:most]:
+    for row in rows[:limit]:
         table.add_row(*(_plain(cell) for cell in row))
-    if len(rows) > most:
-        table.add_row(f"… and {len(rows) - most} more")
+    if len(rows) > limit:
+        table.add_row(f"… and {len(rows) - limit} more")
     return table
 
 
 def _plain(cell: Any) -> str:
-    """Text from files is shown as it is, never as markup."""
+    """Text of a cell: text from files is never taken for markup."""
     return escape(str(cell))

@@ -98,7 +98,7 @@ def _show(found: Evaluation, predicted: str, against: str | None) -> None:
     columns = [_shares(scores) for scores in sides.values()]
     rows = list(zip(_row_names(found), *columns, strict=True))
     title = f"Pixels right, {found.images:,} images"
-    print_out(listing(title, ["", *map(escape, sides)], rows, most=len(rows)))
+    print_out(listing(title, ["", *map(escape, sides)], rows, limit=len(rows)))
     for folder, scores in sides.items():
         if scores.ignored:
             print(f"  {scores.ignored:,} files in {folder} have no true mask: ignored")

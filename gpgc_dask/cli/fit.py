@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from shlex import quote
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -13,8 +12,12 @@ from gpgc_dask.cli.cluster_options import on_cluster
 from gpgc_dask.cli.console import facts, print_json, print_out, time_text
 from gpgc_dask.cli.display import Display
 from gpgc_dask.cli.options import RUNNING, Json, Overwrite, Resume, check_choice, check_output
+from gpgc_dask.models.registry import MODELS
 
-__all__ = ["EXAMPLE", "DataArgument", "Method", "MethodName", "Redundancy", "fit", "to_redundancy"]
+if TYPE_CHECKING:
+    from gpgc_dask.models.protocol import FittedModel
+
+__all__ = ["EXAMPLE", "DataArgument", "Method", "Redundancy", "fit", "to_method", "to_redundancy"]
 
 EXAMPLE = (
     "Examples:\n\n"
@@ -23,34 +26,27 @@ EXAMPLE = (
 )
 
 
-class MethodName(StrEnum):
-    """One noise variance an image, one for all, or the SVM."""
-
-    GPGC = "gpgc"
-    GP = "gp"
-    SVM = "svm"
-
-
 Method = Annotated[
-    MethodName,
+    str,
     typer.Option(
-        help="One noise variance an image (gpgc), one for all (gp), or the baseline (svm)."
+        help="Model: gpgc has one noise variance per image, gp one for all images, svm is the "
+        f"baseline. Available: {', '.join(MODELS)}."
     ),
 ]
 Redundancy = Annotated[
     str,
     typer.Option(
-        help="How many superpixels of an image count as one: a number, or auto to solve for it. "
-        "1.0 is the paper."
+        help="Number of superpixels of an image that count as one, or auto to estimate it. 1.0 is "
+        "the value of the paper."
     ),
 ]
 DataArgument = Annotated[
-    str, typer.Argument(help="The dataset, as gpgc ingest made it: a path or URL.")
+    str, typer.Argument(help="Dataset that gpgc ingest has written: a path or URL.")
 ]
 
 
 def to_redundancy(text: str) -> float | str:
-    """The option's text as a number, or auto."""
+    """Convert the text of the option to a number, or return auto."""
     if text == "auto":
         return text
     try:
@@ -64,21 +60,30 @@ def to_redundancy(text: str) -> float | str:
     return value
 
 
+def to_method(text: str) -> str:
+    """Check the name of a model."""
+    if text not in MODELS:
+        raise typer.BadParameter(
+            f"{text!r} is not one of {', '.join(MODELS)}", param_hint="--method"
+        )
+    return text
+
+
 @on_cluster(always=False)
 def fit(
     data: DataArgument,
     *,
     out: Annotated[
         str,
-        typer.Option("--out", "-o", help="The model: a folder to make, or a URL such as s3://…"),
+        typer.Option("--out", "-o", help="Model to write: a new folder, or a URL such as s3://…"),
     ],
-    method: Method = MethodName.GPGC,
+    method: Method = "gpgc",
     redundancy: Redundancy = "auto",
-    max_iter: Annotated[int, typer.Option(min=1, help="Iterations at most.")] = 100,
+    max_iter: Annotated[int, typer.Option(min=1, help="Maximum number of iterations.")] = 100,
     checkpoint: Annotated[
         str | None,
         typer.Option(
-            help="Where an unfinished fit is kept: a file, or a URL. Default: beside the model.",
+            help="File or URL at which an unfinished fit is kept. Default: next to the model.",
             rich_help_panel=RUNNING,
         ),
     ] = None,
@@ -87,11 +92,11 @@ def fit(
     json: Json = False,
     client: Any,
 ) -> None:
-    """Learn a model, how reliable each image is, and how far it agrees with the rest.
+    """Fit a model, and estimate how reliable each image is.
 
-    Runs in this process on all cores, or on --workers processes, or on a Dask cluster. Its state
-    is kept after every read of the data: after a crash or Ctrl-C, the same command with --resume
-    goes on. Next: gpgc rank, gpgc report.
+    The fit runs in this process on all cores, on --workers processes, or on a Dask cluster. Its
+    state is saved after every read of the data: after a crash or Ctrl-C, the same command with
+    --resume continues it. Next: gpgc rank, gpgc report.
     """
     check_choice(resume=resume, overwrite=overwrite)
     check_output(checkpoint, folder=out, urls=True)
@@ -102,7 +107,7 @@ def fit(
         model = train(
             data,
             out,
-            method=method.value,
+            method=to_method(method),
             parameters=_parameters(method, redundancy, max_iter),
             checkpoint=checkpoint,
             announce=display.announce,
@@ -114,54 +119,49 @@ def fit(
         _show(_outcome(out, model))
 
 
-def _parameters(method: MethodName, redundancy: str, max_iter: int) -> dict[str, Any]:
-    if method is not MethodName.SVM:
+def _parameters(method: str, redundancy: str, max_iter: int) -> dict[str, Any]:
+    if "redundancy" in MODELS[method]().get_params():
         return {"redundancy": to_redundancy(redundancy), "max_iter": max_iter}
     if redundancy != "auto":
-        raise typer.BadParameter("--redundancy belongs to gpgc and gp: an SVM has none")
+        raise typer.BadParameter(f"--redundancy is for gpgc and gp: {method} has none")
     return {}
 
 
-def _outcome(out: str, model: Any) -> dict[str, Any]:
+def _outcome(out: str, model: FittedModel) -> dict[str, Any]:
     from gpgc_dask.results.ranking import is_suspect
 
-    common = {
+    review = model.review_table
+    assert review is not None  # train reviews every model
+    return {
         "model": out,
-        "images": len(model.review_),
-        "suspect": int(is_suspect(model.review_).sum()),
+        "images": len(review),
+        "suspect": int(is_suspect(review).sum()),
         "converged": bool(model.converged_),
-    }
-    if not hasattr(model, "history_"):
-        scores = dict(zip(model.C_grid_.tolist(), model.cv_scores_.tolist(), strict=True))
-        return common | {"C": model.C_, "balanced_accuracy": scores.get(model.C_)}
-    seconds = sum(sum(entry["seconds"].values()) for entry in model.history_)
-    return common | {
-        "log_evidence": float(model.log_evidence_),
-        "iterations": model.n_iter_,
-        "reads": model.n_reads_,
-        "redundancy": float(model.redundancy_),
-        "feature_scales": model.feature_scales_,
-        "seconds": seconds,
+        **model.fit_summary,
     }
 
 
-def _show(found: dict[str, Any]) -> None:
-    images = ("images", f"{found['images']:,}, {found['suspect']:,} suspect (agreement below 0.5)")
-    if "C" in found:
-        chosen = f"{found['C']:.3g}, balanced accuracy {found['balanced_accuracy']:.3f} out of fold"
-        print_out(f"[bold]{escape(found['model'])}[/bold]", facts([images, ("C", chosen)]))
-        return
-    settled = "" if found["converged"] else "; NOT settled: raise --max-iter and --resume"
-    scales = ", ".join(f"{name} {value:.3g}" for name, value in found["feature_scales"].items())
-    rows = [
-        images,
-        ("log evidence", f"{found['log_evidence']:,.1f}"),
+def _show(outcome: dict[str, Any]) -> None:
+    suspect = f"{outcome['suspect']:,} suspect (agreement below 0.5)"
+    rows = [("images", f"{outcome['images']:,}, {suspect}")]
+    if "C" in outcome:
+        score = f"balanced accuracy {outcome['balanced_accuracy']:.3f} in held-out folds"
+        rows += [("C", f"{outcome['C']:.3g}, {score}")]
+    if "log_evidence" in outcome:
+        rows += _evidence_rows(outcome)
+    print_out(f"[bold]{escape(outcome['model'])}[/bold]", facts(rows))
+    print_out(f"Worst images: gpgc rank {escape(quote(outcome['model']))}")
+
+
+def _evidence_rows(outcome: dict[str, Any]) -> list[tuple[str, str]]:
+    converged = "" if outcome["converged"] else "; NOT converged: raise --max-iter and --resume"
+    scales = ", ".join(f"{name} {value:.3g}" for name, value in outcome["feature_scales"].items())
+    return [
+        ("log evidence", f"{outcome['log_evidence']:,.1f}"),
         ("feature scales", scales),
-        ("rows that count as one", f"{found['redundancy']:.2f}"),
+        ("rows that count as one", f"{outcome['redundancy']:.2f}"),
         (
             "took",
-            f"{found['reads']} reads of the data, {time_text(found['seconds'])}{settled}",
+            f"{outcome['reads']} reads of the data, {time_text(outcome['seconds'])}{converged}",
         ),
     ]
-    print_out(f"[bold]{escape(found['model'])}[/bold]", facts(rows))
-    print_out(f"Worst images: gpgc rank {escape(quote(found['model']))}")

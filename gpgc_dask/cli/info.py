@@ -15,66 +15,66 @@ EXAMPLE = "Example:\n\ngpgc info horses.zarr"
 
 
 def info(
-    data: Annotated[str, typer.Argument(help="The dataset: a path, or a URL such as s3://…")],
+    data: Annotated[str, typer.Argument(help="Dataset: a path, or a URL such as s3://…")],
     *,
-    json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Say what is in a dataset: sizes, classes, flags, what was skipped, where it came from."""
+    """Describe a dataset: sizes, classes, flagged images, skipped files and provenance."""
     from gpgc_dask.data.dataset import open_dataset
     from gpgc_dask.data.summary import summary
 
-    found = summary(open_dataset(data))
+    content = summary(open_dataset(data))
     if json:
-        print_json(found)
+        print_json(content)
     else:
-        _show(data, found)
+        _show(data, content)
 
 
-def _show(data: str, found: dict[str, Any]) -> None:
-    per_image = found["superpixels_per_image"]
+def _show(data: str, content: dict[str, Any]) -> None:
+    per_image = content["superpixels_per_image"]
     rows: list[tuple[str, Any]] = [
-        ("images", f"{found['images']:,}"),
+        ("images", f"{content['images']:,}"),
         (
             "superpixels",
-            f"{found['superpixels']:,}, {per_image['mean']:.0f} an image "
+            f"{content['superpixels']:,}, {per_image['mean']:.0f} per image "
             f"({per_image['min']} … {per_image['max']})",
         ),
-        ("features", ", ".join(f"{n:,} {name}" for name, n in found["features"].items())),
-        ("stored as", f"{found['dtype']}, blocks of {found['block_rows']:,} rows"),
-        *((f"source: {name}", _told(value)) for name, value in found["source"].items()),
-        ("backbone", _pairs(found["backbone"]).removeprefix("name ")),
-        ("recipe", _pairs(found["recipe"])),
-        ("made with", _pairs(found["versions"])),
+        ("features", ", ".join(f"{n:,} {name}" for name, n in content["features"].items())),
+        ("stored as", f"{content['dtype']}, blocks of {content['block_rows']:,} rows"),
+        *((f"source: {name}", _setting(value)) for name, value in content["source"].items()),
+        ("backbone", _pairs(content["backbone"]).removeprefix("name ")),
+        ("recipe", _pairs(content["recipe"])),
+        ("made with", _pairs(content["versions"])),
     ]
     print_out(f"[bold]{escape(data)}[/bold]", facts(rows))
     classes = [
         (c["name"], c["value"], f"{100 * c['superpixels']:.1f} %", f"{100 * c['pixels']:.1f} %")
-        for c in found["classes"]
+        for c in content["classes"]
     ]
     columns = ["class", "mask value", "of superpixels", "of pixels"]
     print_out(listing("Labels", columns, classes))
-    if found["void"]:
-        print_out(f"  {100 * found['void']:.1f} % of superpixels are void: no weight in training")
-    if found["flagged"]:
+    if content["void"]:
+        print_out(f"  {100 * content['void']:.1f} % of superpixels are void: no weight in training")
+    if content["flagged"]:
         flagged = [
             (flag, f"{len(names):,}", ", ".join(names[:3]) + (" …" if len(names) > 3 else ""))
-            for flag, names in found["flagged"].items()
+            for flag, names in content["flagged"].items()
         ]
         print_out(listing("Flagged images", ["flag", "images", "such as"], flagged))
-    if found["skipped"]:
-        skipped = [(one["name"], one["reason"]) for one in found["skipped"]]
+    if content["skipped"]:
+        skipped = [(one["name"], one["reason"]) for one in content["skipped"]]
         print_out(listing(f"{len(skipped):,} files skipped", ["file", "why"], skipped))
 
 
-def _told(value: Any) -> Any:
-    """A setting; of several, those that were made."""
+def _setting(value: Any) -> Any:
+    """A setting; of several, those that are set."""
     if isinstance(value, dict):
         return _pairs({name: v for name, v in value.items() if v}) or "0 and one other value"
     return value
 
 
 def _pairs(values: dict[str, Any]) -> str:
-    """Names and values in a line; digests by their first digits."""
+    """Names and values in one line; digests are shortened."""
 
     def text(value: Any) -> str:
         if isinstance(value, list):

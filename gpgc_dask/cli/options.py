@@ -1,4 +1,4 @@
-"""Options that several commands have, and how their texts are read."""
+"""Options that several commands share, and conversion of their texts."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ __all__ = [
 RUNNING, MASKS = "Running", "Reading masks"
 
 Json = Annotated[
-    bool, typer.Option("--json", help="Print the outcome as JSON.", rich_help_panel=RUNNING)
+    bool, typer.Option("--json", help="Print the result as JSON.", rich_help_panel=RUNNING)
 ]
 Resume = Annotated[
     bool,
-    typer.Option("--resume", help="Go on with what was stopped.", rich_help_panel=RUNNING),
+    typer.Option("--resume", help="Continue a run that was stopped.", rich_help_panel=RUNNING),
 ]
 Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Replace what is there.", rich_help_panel=RUNNING)
+    bool, typer.Option("--overwrite", help="Replace an existing result.", rich_help_panel=RUNNING)
 ]
 Workers = Annotated[
     int | None,
@@ -54,30 +54,34 @@ Workers = Annotated[
 Foreground = Annotated[
     str | None,
     typer.Option(
-        help="Mask values that are foreground, as 1,3. Default: whatever is not 0.",
+        help="Mask values of the foreground, such as 1,3. Default: all values but 0.",
         rich_help_panel=MASKS,
     ),
 ]
 Classes = Annotated[
     str | None,
-    typer.Option(help="Several classes, as 0=background,1=horse,2=rider.", rich_help_panel=MASKS),
+    typer.Option(
+        help="Names of several classes, such as 0=background,1=horse,2=rider.",
+        rich_help_panel=MASKS,
+    ),
 ]
 Void = Annotated[
     str | None,
-    typer.Option(help="Mask values that say nothing, as 255.", rich_help_panel=MASKS),
+    typer.Option(help="Mask values to ignore, such as 255.", rich_help_panel=MASKS),
 ]
 SoftThreshold = Annotated[
     float | None,
     typer.Option(
         "--threshold",
-        help="Soft masks: foreground from this share of full scale on, as 0.5.",
+        help="Soft masks: minimum share of full scale of the foreground, such as 0.5.",
         rich_help_panel=MASKS,
     ),
 ]
 MaskSuffix = Annotated[
     str,
     typer.Option(
-        help="What the masks' names have after those of what they belong to, as _mask.",
+        help="Text that the names of masks have in addition to those of their photos, such as "
+        "_mask.",
         rich_help_panel=MASKS,
     ),
 ]
@@ -93,40 +97,41 @@ class OnError(StrEnum):
 OnErrorOption = Annotated[
     OnError,
     typer.Option(
-        help="A file that cannot be used: stop, or leave it out and list it.",
+        help="What to do with a file that cannot be used: stop (raise), or leave it out and list "
+        "it (skip).",
         rich_help_panel=RUNNING,
     ),
 ]
 
 
 class By(StrEnum):
-    """What images are ranked by."""
+    """Scores by which images are ranked."""
 
     AGREEMENT = "agreement"
     CONFIDENCE = "confidence"
 
 
 ModelArgument = Annotated[
-    str, typer.Argument(help="The model, as gpgc fit made it: a path or URL.")
+    str, typer.Argument(help="Model that gpgc fit has written: a path or URL.")
 ]
 ByOption = Annotated[
     By,
     typer.Option(
-        help="agreement of the mask with a prediction made without its image (finds bad masks "
-        "best), or the confidence that the noise gives (the paper's)."
+        help="Score: agreement of the mask with a prediction made without its image (finds bad "
+        "masks best), or confidence computed from the noise (as in the paper)."
     ),
 ]
 
 
-def check_choice(**given: object) -> None:
-    """Complain where more than one of some options is given that exclude each other."""
-    names = [f"--{name.replace('_', '-')}" for name, value in given.items() if value]
+def check_choice(**options: object) -> None:
+    """Raise a usage error if more than one of these options is given."""
+    names = [f"--{name.replace('_', '-')}" for name, value in options.items() if value]
     if len(names) > 1:
         raise typer.BadParameter(f"{' and '.join(names)} exclude each other: choose one")
 
 
 def check_output(*files: str | None, folder: str | None = None, urls: bool = False) -> None:
-    """Complain now, not after the work, where something cannot be written; URLs if not ``urls``."""
+    """Raise an error before the work if an output cannot be written; URLs only with ``urls``."""
     from gpgc_dask.storage.location import Location, check_writable, is_url
 
     for output in filter(None, (*files, folder)):
@@ -134,14 +139,14 @@ def check_output(*files: str | None, folder: str | None = None, urls: bool = Fal
             Location.of(output)
             if urls:
                 continue
-            raise InputError(f"{output} is a URL: this is written to local paths; copy it there")
+            raise InputError(f"{output} is a URL: this output can only be written to a local path")
         if output != folder and Path(output).is_dir():
-            raise IsAFolderError(f"{output} is a folder: name a file to write to")
+            raise IsAFolderError(f"{output} is a folder: give the name of an output file")
         check_writable(Path(output))
 
 
 def to_numbers(text: str | None, option: str) -> list[int]:
-    """Whole numbers as 1,3."""
+    """Convert text such as 1,3 to whole numbers."""
     try:
         return [int(part) for part in text.split(",")] if text else []
     except ValueError:
@@ -151,19 +156,19 @@ def to_numbers(text: str | None, option: str) -> list[int]:
 
 
 def to_classes(text: str | None) -> dict[int, str]:
-    """{value: name} of 0=background,1=horse."""
-    found: dict[int, str] = {}
+    """Convert text such as 0=background,1=horse to {value: name}."""
+    names: dict[int, str] = {}
     for part in text.split(",") if text else []:
         value, _, name = part.partition("=")
         (number,) = to_numbers(value, "--classes")
-        if number in found:
+        if number in names:
             raise typer.BadParameter(f"{number} is named twice", param_hint="--classes")
-        found[number] = name or value
-    return found
+        names[number] = name or value
+    return names
 
 
 def to_colour(text: str | None, option: str) -> tuple[float, float, float] | None:
-    """Three numbers as 123.7,116.3,103.5."""
+    """Convert text such as 123.7,116.3,103.5 to three numbers."""
     if text is None:
         return None
     try:

@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from gpgc_dask.cli.console import print_json, print_out
-from gpgc_dask.cli.fit import Method, MethodName, Redundancy, to_redundancy
+from gpgc_dask.cli.fit import Method, Redundancy, to_method, to_redundancy
 from gpgc_dask.cli.options import RUNNING, Json, Workers
 
 if TYPE_CHECKING:
@@ -26,23 +26,23 @@ EXAMPLE = (
 
 def plan(
     data: Annotated[
-        str | None, typer.Argument(help="The dataset, as gpgc ingest made it; or use --images.")
+        str | None, typer.Argument(help="Dataset that gpgc ingest has written; or use --images.")
     ] = None,
     *,
     images: Annotated[
-        int | None, typer.Option(min=1, help="Instead of a dataset: so many images.")
+        int | None, typer.Option(min=1, help="Number of images, instead of a dataset.")
     ] = None,
     features: Annotated[
-        int, typer.Option(min=1, help="With --images: numbers a superpixel.")
+        int, typer.Option(min=1, help="With --images: number of features per superpixel.")
     ] = 489,
-    method: Method = MethodName.GPGC,
+    method: Method = "gpgc",
     redundancy: Redundancy = "auto",
     calibrate: Annotated[
         bool,
         typer.Option(
             "--calibrate",
-            help="Run the parts of a fit for some seconds, and read a few chunks of the dataset, "
-            "for a better estimate of the time.",
+            help="Improve the estimate of the time: run the parts of a fit for some seconds, and "
+            "read a few chunks of the dataset.",
         ),
     ] = False,
     workers: Workers = None,
@@ -54,26 +54,28 @@ def plan(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Say what a fit will cost: memory, reads of the data, traffic, time. Fits nothing.
+    """Estimate what a fit will cost: memory, reads of the data, network traffic and time.
 
-    For this machine, or for any number of workers that are as fast as it is.
+    The estimate is for this machine, or for any number of workers that are as fast as it is.
+    Nothing is fitted.
     """
+    to_method(method)
     options = {"workers": workers, "threads": threads, "memory_limit": memory_limit}
     if data is None and images is not None:
-        if method is MethodName.SVM:
+        if method == "svm":
             raise typer.BadParameter("for the SVM name a dataset: --images is for GPs")
         _plan_images(images, features, method, redundancy, options, calibrate=calibrate, json=json)
         return
+    if data is None or images is not None:
+        raise typer.BadParameter("name either a dataset or --images")
     from gpgc_dask.data.dataset import open_dataset
     from gpgc_dask.models.registry import MODELS
 
-    if data is None or images is not None:
-        raise typer.BadParameter("name either a dataset or --images")
     dataset = open_dataset(data)
-    if method is MethodName.SVM:
+    if method == "svm":
         _plan_svm(dataset, json=json)
         return
-    estimator = MODELS[method.value](redundancy=to_redundancy(redundancy))
+    estimator = MODELS[method](redundancy=to_redundancy(redundancy))
     classes = len(dataset.attrs["classes"])
     cost = estimator.plan(dataset, n_classes=classes, calibrate=calibrate, **options)
     _print_plan(cost, json=json)
@@ -89,7 +91,7 @@ def _print_plan(cost: Plan, *, json: bool) -> None:
 def _plan_images(
     images: int,
     features: int,
-    method: MethodName,
+    method: str,
     redundancy: str,
     options: dict[str, Any],
     *,
@@ -105,7 +107,7 @@ def _plan_images(
     cost = make_plan(
         Shape.from_images(images, features),
         estimate_redundancy=to_redundancy(redundancy) == "auto",
-        separable=method is MethodName.GPGC,
+        separable=method != "gp",
         resources=Resources.detect(is_dask=True, **options),
         machine=Machine.calibrate(features) if calibrate else Machine.measure(),
     )
@@ -119,12 +121,14 @@ def _plan_svm(dataset: Any, *, json: bool) -> None:
 
     n, k = dataset.sizes["superpixel"], dataset.sizes["feature"]
     needed = MODELS["svm"]().memory_bytes(n, k, len(dataset.attrs["classes"]))
-    there = available_bytes()
+    available = available_bytes()
     if json:
-        print_json({"memory_bytes": needed, "available_bytes": there, "fits": needed <= there})
+        print_json(
+            {"memory_bytes": needed, "available_bytes": available, "fits": needed <= available}
+        )
         return
-    verdict = "fits" if needed <= there else "DOES NOT FIT"
+    verdict = "fits" if needed <= available else "DOES NOT FIT"
     print_out(
-        f"memory             {bytes_text(needed)} of {bytes_text(there)}: {verdict} "
+        f"memory             {bytes_text(needed)} of {bytes_text(available)}: {verdict} "
         "(an SVM holds all rows in memory)"
     )

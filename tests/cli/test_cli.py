@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -16,6 +14,7 @@ from gpgc_dask.cli import main
 from gpgc_dask.pipelines.ingest import Recipe, ingest
 from gpgc_dask.storage.integrity import read_attributes
 from tests.support.images import save_pair, save_pairs
+from tests.support.interrupts import interrupt_after
 
 pytestmark = pytest.mark.newest
 
@@ -156,22 +155,19 @@ def test_a_running_scheduler(client, run, folders, tmp_path):
     assert open_dataset(tmp_path / "data.zarr").sizes["photo"] == 12
 
 
-def test_ctrl_c_says_how_to_go_on(tmp_path):
-    images, masks = save_pairs(tmp_path, 60, height=200, width=200)
-    target = tmp_path / "data.zarr"
-    command = [sys.executable, "-m", "gpgc_dask", "ingest", images, masks, "-o", target]
-    process = subprocess.Popen(
-        [*map(str, command), "--workers", "1"], stderr=subprocess.PIPE, text=True
-    )
-    while process.poll() is None and not list(target.rglob("*.rows")):
-        time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 130, err
-    assert "the same command with --resume goes on" in err
+def test_ctrl_c_says_how_to_continue(tmp_path):
+    images, masks = save_pairs(tmp_path, 60)
+    command = ["ingest", images, masks, "-o", tmp_path / "data.zarr", *QUICK]
+    batch = "gpgc_dask.core.progress:Meter.__call__"  # the first call has nothing done yet
+    code, err = interrupt_after(tmp_path, batch, [*command, "--workers", 1], call=2)
+    assert code == 130, err
+    assert "the same command with --resume continues it" in err
     assert "Traceback" not in err
     done = subprocess.run(
-        [*map(str, command), "--resume"], check=False, capture_output=True, text=True
+        [sys.executable, "-m", "gpgc_dask", *map(str, command), "--resume"],
+        check=False,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
     assert "by an earlier run" in done.stdout

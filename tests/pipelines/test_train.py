@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -19,6 +16,7 @@ from gpgc_dask.core.progress import seconds_left
 from gpgc_dask.pipelines.train import checkpoint_path, train
 from tests.support.images import tree_bytes
 from tests.support.ingesting import CrashError, crash_after
+from tests.support.interrupts import interrupt_after
 
 pytestmark = pytest.mark.newest
 
@@ -108,29 +106,19 @@ def test_resuming_something_else_is_refused(reference, tmp_path):
         )
 
 
-def test_ctrl_c_says_how_to_go_on(reference, tmp_path):
+def test_ctrl_c_says_how_to_continue(reference, tmp_path):
     target = tmp_path / "model.zarr"
-    command = [sys.executable, "-m", "gpgc_dask", "fit", str(reference), "-o", str(target)]
-    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    slow = {**os.environ, "PYTHONPATH": path}
-    (tmp_path / "sitecustomize.py").write_text(
-        "import time\n"
-        "import gpgc_dask.gp.checkpoint as c\n"
-        "save = c.Checkpoint.save\n"
-        "c.Checkpoint.save = lambda *given: (save(*given), time.sleep(1))\n"
-    )
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=slow)
-    while process.poll() is None and not checkpoint_path(target).exists():
-        time.sleep(0.01)
-    time.sleep(0.2)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 130, err
-    assert "the same command with --resume goes on" in err
+    command = ["fit", str(reference), "-o", str(target)]
+    code, err = interrupt_after(tmp_path, "gpgc_dask.gp.checkpoint:Checkpoint.save", command)
+    assert code == 130, err
+    assert "the same command with --resume continues it" in err
     assert "Traceback" not in err
     assert checkpoint_path(target).exists()
     done = subprocess.run(
-        [*command, "--resume", "--json"], check=False, capture_output=True, text=True
+        [sys.executable, "-m", "gpgc_dask", *command, "--resume", "--json"],
+        check=False,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
