@@ -1,1 +1,1 @@
-"""The dataset on disk."""
+"""The dataset on disk: writing, opening, summary, and the arrays for a fit."""

@@ -1,1 +1,1 @@
-"""The estimators, and what they share."""
+"""The models: GPGC, GP and MarginSVM, their validation, reviews and files."""

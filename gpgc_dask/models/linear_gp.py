@@ -168,14 +168,17 @@ class LinearGP(DatasetModel):
             self._learn(training, fit(training, options))
         self._remember(provenance(X) if is_dataset(X) else None)
         validate_data(self, arrays.X, skip_check_array=True)
+        self._warn_unless_converged()
+        return self
+
+    def _warn_unless_converged(self) -> None:
         if not self.converged_:
             warnings.warn(
                 f"the fit stopped after {self.n_iter_} iterations before it was certified: raise "
                 "max_iter, or tol if the evidence in history_ hardly changes any more",
                 ConvergenceWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
-        return self
 
     def _check_noise_groups(self, noise_groups: Any, place: Any) -> Any:
         """The owners of the rows that are fitted, at ``place`` among those of the caller."""

@@ -19,7 +19,7 @@ from gpgc_dask.pipelines.ingest import MaskOptions, Recipe, ingest
 from tests.support.images import draw, save_pair, save_pairs
 
 N_IMAGES = 24
-SPOILT = (3, 11, 17)
+CORRUPTED = (3, 11, 17)
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def dataset(tmp_path_factory):
     """Photos of which three have the mask of another one."""
     folder = tmp_path_factory.mktemp("photos")
     images, masks = save_pairs(folder, N_IMAGES)
-    for number in SPOILT:
+    for number in CORRUPTED:
         Image.fromarray(draw(number + 40)[1][::-1, ::-1] * np.uint8(255)).save(
             masks / f"photo_{number:03d}.png"
         )
@@ -51,12 +51,12 @@ def test_a_fit_on_a_dataset_is_that_on_its_arrays(dataset, kind):
     assert model.feature_scales_.keys() == {"appearance", "position", "constant"}
 
 
-def test_the_spoilt_masks_are_found(dataset):
+def test_the_corrupted_masks_are_detected(dataset):
     model = GPGC().fit(dataset)
-    spoilt = [f"photo_{number:03d}.jpg" for number in SPOILT]
+    names = [f"photo_{number:03d}.jpg" for number in CORRUPTED]
     _, agreement = model.leave_group_out(dataset, return_agreement=True)
-    assert sorted(agreement.groups[np.argsort(agreement.iou)[:3]]) == spoilt
-    assert sorted(model.groups_[np.argsort(-model.noise_variance_)[:3]]) == spoilt
+    assert sorted(agreement.groups[np.argsort(agreement.iou)[:3]]) == names
+    assert sorted(model.groups_[np.argsort(-model.noise_variance_)[:3]]) == names
 
 
 def test_predictions_are_lazy_and_the_same(dataset):
@@ -69,7 +69,7 @@ def test_predictions_are_lazy_and_the_same(dataset):
 
 
 def test_a_fit_on_a_cluster_reads_the_store_there(client, dataset, small_tasks):
-    found = GPGC(redundancy=1.0).fit(dataset)
+    distributed = GPGC(redundancy=1.0).fit(dataset)
     arrays = training_arrays(dataset)
     local = GPGC(redundancy=1.0).fit(
         np.asarray(arrays.X, dtype=np.float64),
@@ -77,9 +77,9 @@ def test_a_fit_on_a_cluster_reads_the_store_there(client, dataset, small_tasks):
         groups=arrays.groups,
         feature_groups=arrays.feature_groups,
     )
-    np.testing.assert_allclose(found.noise_variance_, local.noise_variance_, rtol=1e-3)
+    np.testing.assert_allclose(distributed.noise_variance_, local.noise_variance_, rtol=1e-3)
     np.testing.assert_allclose(
-        found.leave_group_out(dataset), local.leave_group_out(dataset), atol=1e-3
+        distributed.leave_group_out(dataset), local.leave_group_out(dataset), atol=1e-3
     )
 
 
@@ -116,29 +116,29 @@ def test_void_carries_no_weight_and_void_images_are_left_out(tmp_path):
         recipe=Recipe(backbone="colour", superpixels=60),
         masks_as=MaskOptions(foreground=[255], void=[9]),
     )
-    found = open_dataset(tmp_path / "data.zarr")
-    weight = found["weight"].values
-    first, last = found["image"].values == 0, found["image"].values == 12
+    opened = open_dataset(tmp_path / "data.zarr")
+    weight = opened["weight"].values
+    first, last = opened["image"].values == 0, opened["image"].values == 12
     assert 0.3 < np.mean(weight[first] == 0) < 0.7
     assert not weight[last].any()
-    assert found["flags"].values[12] == "mostly void"
-    assert summary(found)["void"] == pytest.approx(np.mean(weight == 0))
+    assert opened["flags"].values[12] == "mostly void"
+    assert summary(opened)["void"] == pytest.approx(np.mean(weight == 0))
     with pytest.warns(UserWarning, match=r"1 image.* left out of the fit: void\.jpg"):
-        model = GPGC().fit(found)
+        model = GPGC().fit(opened)
     assert model.groups_.size == 12
     kept = ~last
     plain = GPGC().fit(
-        found["features"].values[kept],
-        found["label"].values[kept],
-        groups=found["image"].values[kept],
-        feature_groups=[str(name) for name in found["feature_group"].values],
+        opened["features"].values[kept],
+        opened["label"].values[kept],
+        groups=opened["image"].values[kept],
+        feature_groups=[str(name) for name in opened["feature_group"].values],
         sample_weight=weight[kept],
     )
     np.testing.assert_allclose(model.noise_variance_, plain.noise_variance_, rtol=1e-3)
     with pytest.warns(UserWarning, match="1 of 13 groups were not in the fit"):
-        values = model.leave_group_out(found)
-    assert values.shape == (found.sizes["superpixel"],)
-    assert GP(redundancy=1.0).fit(found).converged_
+        values = model.leave_group_out(opened)
+    assert values.shape == (opened.sizes["superpixel"],)
+    assert GP(redundancy=1.0).fit(opened).converged_
 
 
 def test_selected_rows_stay_reads_of_their_own(dataset):
@@ -146,9 +146,9 @@ def test_selected_rows_stay_reads_of_their_own(dataset):
     keep = np.ones(20, dtype=bool)
     keep[[0, 7, 8, 19]] = False
     keep[12:18] = False
-    found = select_rows(X, keep)
-    assert found.chunks[0] == (5, 4, 0, 1)
-    np.testing.assert_array_equal(found, np.asarray(X)[keep])
+    selected = select_rows(X, keep)
+    assert selected.chunks[0] == (5, 4, 0, 1)
+    np.testing.assert_array_equal(selected, np.asarray(X)[keep])
     stored = dataset["features"].data
     assert Blocks(stored).readable
     assert Blocks(select_rows(stored, np.arange(len(stored)) > 5)).readable
@@ -156,11 +156,11 @@ def test_selected_rows_stay_reads_of_their_own(dataset):
 
 def test_categories_are_labels():
     names = pd.Categorical.from_codes([2, 0, 0, 2], ["zebra", "unused", "ant"])
-    found, codes = code_labels("groups", to_vector("groups", names, 4))
-    assert found.tolist() == ["ant", "zebra"]
+    labels, codes = code_labels("groups", to_vector("groups", names, 4))
+    assert labels.tolist() == ["ant", "zebra"]
     assert codes.tolist() == [0, 1, 1, 0]
-    found, _ = code_labels("groups", to_vector("groups", pd.Series(names), 4))
-    assert found.tolist() == ["ant", "zebra"]
+    labels, _ = code_labels("groups", to_vector("groups", pd.Series(names), 4))
+    assert labels.tolist() == ["ant", "zebra"]
     with pytest.raises(ValueError, match=r"groups has NaN or None at position\(s\) 1"):
         code_labels("groups", pd.Categorical.from_codes([0, -1], ["a"]))
     with pytest.raises(ValueError, match="groups has 4 values but X has 5 rows"):
@@ -185,9 +185,9 @@ def test_masks_are_written_at_the_photos_own_size(tmp_path):
         tmp_path / "data.zarr",
         recipe=Recipe(backbone="colour", side=64),
     )
-    found = open_dataset(tmp_path / "data.zarr")
-    assert found["segments"].shape == (2, 64, 64)
-    paths = write_masks(found, found["label"].data, tmp_path / "out")
+    opened = open_dataset(tmp_path / "data.zarr")
+    assert opened["segments"].shape == (2, 64, 64)
+    paths = write_masks(opened, opened["label"].data, tmp_path / "out")
     assert [path.relative_to(tmp_path / "out").as_posix() for path in paths] == [
         "small.png",
         "sub/large one.png",
@@ -200,7 +200,9 @@ def test_masks_are_written_at_the_photos_own_size(tmp_path):
         assert painted.shape == mask.shape
         assert set(np.unique(painted)) == {0, 255}
         assert np.mean((painted > 0) == mask) > 0.95
-        np.testing.assert_array_equal(painted > 0, paint_image(found, found["label"].values, photo))
+        np.testing.assert_array_equal(
+            painted > 0, paint_image(opened, opened["label"].values, photo)
+        )
 
 
 def test_classes_are_painted_with_their_own_values(tmp_path):
@@ -213,9 +215,9 @@ def test_classes_are_painted_with_their_own_values(tmp_path):
         recipe=Recipe(backbone="colour"),
         masks_as=MaskOptions(classes={2: "grass", 7: "disc"}),
     )
-    found = open_dataset(tmp_path / "data.zarr")
-    assert found.attrs["classes"] == ["grass", "disc"]
-    (path,) = write_masks(found, found["label"].values, tmp_path / "out")
+    opened = open_dataset(tmp_path / "data.zarr")
+    assert opened.attrs["classes"] == ["grass", "disc"]
+    (path,) = write_masks(opened, opened["label"].values, tmp_path / "out")
     assert set(np.unique(Image.open(path))) == {2, 7}
 
 

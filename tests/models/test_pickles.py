@@ -72,12 +72,12 @@ def test_models_fitted_on_arrays(model, way):
     y = np.array(["cat", "dog"])[data.y]
     frame = pd.DataFrame(data.X, columns=list("abcdef"))
     fitted = clone(model).fit(frame, y, groups=data.groups, feature_groups=["x"] * 5 + ["constant"])
-    _, found = way(fitted)
-    assert_same(fitted, found)
-    np.testing.assert_array_equal(found.predict(frame), fitted.predict(frame))
-    np.testing.assert_array_equal(found.decision_function(frame), fitted.decision_function(frame))
+    _, loaded = way(fitted)
+    assert_same(fitted, loaded)
+    np.testing.assert_array_equal(loaded.predict(frame), fitted.predict(frame))
+    np.testing.assert_array_equal(loaded.decision_function(frame), fitted.decision_function(frame))
     with pytest.raises(ValueError, match="feature names"):
-        found.predict(frame[list("fedcba")])
+        loaded.predict(frame[list("fedcba")])
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -86,11 +86,11 @@ def test_models_fitted_on_a_dataset(model, way, reference):
     dataset = open_dataset(reference)
     fitted = clone(model).fit(dataset)
     fitted.review(dataset)
-    _, found = way(fitted)
-    assert_same(fitted, found)
-    np.testing.assert_array_equal(found.predict(dataset), fitted.predict(dataset))
-    assert rank(found.review_)["image"].tolist() == rank(fitted.review_)["image"].tolist()
-    pd.testing.assert_frame_equal(found.review(dataset), fitted.review_)
+    _, loaded = way(fitted)
+    assert_same(fitted, loaded)
+    np.testing.assert_array_equal(loaded.predict(dataset), fitted.predict(dataset))
+    assert rank(loaded.review_)["image"].tolist() == rank(fitted.review_)["image"].tolist()
+    pd.testing.assert_frame_equal(loaded.review(dataset), fitted.review_)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -98,9 +98,9 @@ def test_models_in_a_pipeline(way):
     data = classification(300, 6, 15)
     pipeline = make_pipeline(StandardScaler(), GPGC(class_weight={0: 1.0, 1: 2.0}))
     pipeline.fit(data.X, data.y, gpgc__groups=data.groups)
-    _, found = way(pipeline)
-    assert_same(pipeline[-1], found[-1])
-    np.testing.assert_array_equal(found.predict_proba(data.X), pipeline.predict_proba(data.X))
+    _, loaded = way(pipeline)
+    assert_same(pipeline[-1], loaded[-1])
+    np.testing.assert_array_equal(loaded.predict_proba(data.X), pipeline.predict_proba(data.X))
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -111,18 +111,18 @@ def test_what_belongs_to_the_session_stays_there(way, tmp_path):
     model = GPGC(progress=lambda entry: heard.append(entry), checkpoint=tmp_path / "fit.npz")
     model.fit(data.X, data.y, groups=data.groups)
     model.checkpoint = Location("s3://bucket/fit.npz", {"key": "me", "secret": "hush-hush"})
-    content, found = way(model)
+    content, loaded = way(model)
     assert heard
-    assert found.progress is None
-    assert found.checkpoint == "s3://bucket/fit.npz"
+    assert loaded.progress is None
+    assert loaded.checkpoint == "s3://bucket/fit.npz"
     assert b"hush-hush" not in content
     assert callable(model.progress)  # the one that was written is as it was
     assert model.checkpoint.options["secret"] == "hush-hush"
-    np.testing.assert_array_equal(found.predict(data.X), model.predict(data.X))
+    np.testing.assert_array_equal(loaded.predict(data.X), model.predict(data.X))
 
 
 def test_what_is_not_fitted_is_sent_as_it_is():
-    """Workers of a grid search get copies that still tell their progress."""
+    """Workers of a grid search get copies that still report their progress."""
     import cloudpickle
 
     model = cloudpickle.loads(cloudpickle.dumps(GPGC(progress=lambda entry: entry)))

@@ -87,7 +87,7 @@ def test_pandas_in_and_names_kept():
 
 
 def test_class_weights_shift_the_decision():
-    """What the excused check looks for, on data with a constant column."""
+    """What the check that is expected to fail looks for, on data with a constant column."""
     rng = np.random.default_rng(0)
     X = np.c_[rng.normal(0, 20, (400, 4)), np.ones(400)]
     y = rng.integers(0, 2, 400)

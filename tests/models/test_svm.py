@@ -33,11 +33,11 @@ FOLDS_OF_ROWS = {
 SOME = 2.0 ** np.arange(-14, -5, 2)
 
 
-def excused(estimator):
+def expected_failures(estimator):
     return NO_INTERCEPT | (FOLDS_OF_ROWS if estimator.C == "auto" else {})
 
 
-@parametrize_with_checks([MarginSVM(), MarginSVM(C=0.01)], expected_failed_checks=excused)
+@parametrize_with_checks([MarginSVM(), MarginSVM(C=0.01)], expected_failed_checks=expected_failures)
 @pytest.mark.filterwarnings("ignore")
 def test_check_estimator(estimator, check):
     check(estimator)
@@ -128,7 +128,7 @@ def test_newton_finds_the_optimum_of_liblinear(scale):
 
 
 def test_of_equal_scores_the_smaller_cost(monkeypatch):
-    """Classes are told apart at any cost but the first."""
+    """Classes are separated at any cost but the first."""
     monkeypatch.setattr(svm, "GRID", np.array([1e-6, 1e-2, 1e-1, 1.0]))
     rng = np.random.default_rng(0)
     y = np.arange(200) % 2
@@ -141,15 +141,15 @@ def test_of_equal_scores_the_smaller_cost(monkeypatch):
 
 
 @pytest.mark.parametrize("end", ["smallest", "largest"])
-def test_a_cost_at_the_end_of_the_grid_is_told(monkeypatch, end):
+def test_a_cost_at_the_end_of_the_grid_is_reported(monkeypatch, end):
     X, y, groups = scattered()
     best = MarginSVM().fit(X, y, groups=groups)
     assert 2.0**-20 < best.C_ < 2.0**-1
     beyond = best.C_ * np.array([1.0, 2.0, 4.0] if end == "smallest" else [0.25, 0.5, 1.0])
     monkeypatch.setattr(svm, "GRID", beyond)
-    with pytest.warns(UserWarning, match=f"best C is the {end}.*pass C=") as told:
+    with pytest.warns(UserWarning, match=f"best C is the {end}.*pass C=") as caught:
         model = MarginSVM().fit(X, y, groups=groups)
-    assert told[0].filename == __file__
+    assert caught[0].filename == __file__
     assert model.C_ == best.C_
 
 
@@ -237,11 +237,11 @@ def test_margins_by_hand(n_classes):
         total[name] += weight * margin
         count[name] += weight
     assert model.groups_.tolist() == sorted(count)
-    for name, found in zip(model.groups_, model.group_margin_, strict=True):
+    for name, margin in zip(model.groups_, model.group_margin_, strict=True):
         if name == "photo 5":
-            assert np.isnan(found)
+            assert np.isnan(margin)
         else:
-            assert found == pytest.approx(total[name] / count[name], rel=1e-9)
+            assert margin == pytest.approx(total[name] / count[name], rel=1e-9)
 
 
 def test_rows_without_weight_are_not_there(some):
@@ -259,8 +259,8 @@ def test_rows_without_weight_are_not_there(some):
 def test_spoilt_groups_have_small_margins():
     data = classification(4000, 20, 40, corrupted=0.2)
     model = MarginSVM().fit(data.X, data.y, groups=data.groups)
-    spoilt = data.flip_rate > 0.1
-    assert model.group_margin_[spoilt].max() < model.group_margin_[~spoilt].min()
+    unreliable = data.flip_rate > 0.1
+    assert model.group_margin_[unreliable].max() < model.group_margin_[~unreliable].min()
 
 
 # -- dask and datasets -----------------------------------------------------------------------
@@ -339,7 +339,7 @@ def test_memory_is_three_times_the_data():
     assert MarginSVM(C=1.0).memory_bytes(1000, 4000) < model.memory_bytes(1000, 4000)
 
 
-def test_too_little_memory_is_told_before(monkeypatch):
+def test_not_enough_memory_is_reported_before(monkeypatch):
     X, y, groups = scattered(n=5000)
     needed = MarginSVM(C=0.1).memory_bytes(*X.shape)
     monkeypatch.setattr(memory, "available_bytes", lambda: needed - 1000)
@@ -351,9 +351,9 @@ def test_too_little_memory_is_told_before(monkeypatch):
     monkeypatch.setattr(
         memory, "available_bytes", lambda: int(needed / memory.USABLE_SHARE) - 10_000
     )
-    with pytest.raises(MemoryError, match="max_rows=") as told:
+    with pytest.raises(MemoryError, match="max_rows=") as caught:
         model.fit(X.astype("float32"), y, groups=groups)
-    fitting = int(str(told.value).split("max_rows=")[1].split(" ")[0])
+    fitting = int(str(caught.value).split("max_rows=")[1].split(" ")[0])
     assert 4000 < fitting < 5000
     clone(model).set_params(max_rows=fitting).fit(X, y, groups=groups)
     # What is float64 in memory already need not be there twice.
@@ -437,7 +437,7 @@ def test_one_class_only():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ({"C": "best"}, "C must be one of 'auto'"),
         ({"C": -1.0}, "C must be positive"),
@@ -450,17 +450,17 @@ def test_one_class_only():
         ({"class_weight": {7: 1.0}}, "class_weight names"),
     ],
 )
-def test_wrong_parameters(wrong, told):
+def test_wrong_parameters(wrong, message):
     X, y, groups = scattered()
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         MarginSVM(**wrong).fit(X, y, groups=groups)
 
 
-def test_fits_that_do_not_converge_are_told_once(some):
+def test_fits_that_do_not_converge_are_reported_once(some):
     X, y, groups = scattered()
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = MarginSVM(max_iter=1, tol=1e-12).fit(X, y, groups=groups)
-    assert [one.category for one in told].count(ConvergenceWarning) == 1
+    assert [one.category for one in caught].count(ConvergenceWarning) == 1
     assert not model.converged_
     assert MarginSVM().fit(X, y, groups=groups).converged_
