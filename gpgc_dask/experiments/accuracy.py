@@ -20,7 +20,7 @@ from gpgc_dask.data.dataset import text_values
 from gpgc_dask.imaging.dataset_masks import DatasetMasks
 from gpgc_dask.imaging.masks import Codes
 from gpgc_dask.imaging.painting import segment_chunks
-from gpgc_dask.imaging.photos import Orientation, hush, read_orientation
+from gpgc_dask.imaging.photos import Orientation, read_orientation, silence_pillow
 from gpgc_dask.imaging.superpixels import Segments, class_counts
 
 __all__ = ["Accuracy", "Masks", "PixelCounts"]
@@ -95,7 +95,7 @@ class PixelCounts:
         n_classes = len(dataset.attrs["classes"])
         truth = masks or DatasetMasks.from_dataset(dataset)
         paths = text_values(dataset["image_path"]).tolist()
-        hush()
+        silence_pillow()
 
         def count(task: tuple[int, Segments]) -> Index:
             photo, segments = task

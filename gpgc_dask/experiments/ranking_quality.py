@@ -17,7 +17,7 @@ from gpgc_dask.data.dataset import text_values
 from gpgc_dask.imaging.dataset_masks import DatasetMasks
 from gpgc_dask.imaging.files import by_stem, find_images
 from gpgc_dask.imaging.masks import VOID, Codes, MaskFormat, read_mask
-from gpgc_dask.imaging.photos import Orientation, hush, read_orientation
+from gpgc_dask.imaging.photos import Orientation, read_orientation, silence_pillow
 
 __all__ = ["MEASURES", "TrueMasks", "mask_iou", "quality_table", "ranking_quality", "true_iou"]
 
@@ -143,7 +143,7 @@ def true_iou(dataset: xr.Dataset, truth: TrueMasks) -> Array:
     -------
     (photos,) array
     """
-    hush()
+    silence_pillow()
     given = DatasetMasks.from_dataset(dataset)
     paths = text_values(dataset["image_path"]).tolist()
     n_classes = len(dataset.attrs["classes"])

@@ -27,7 +27,7 @@ from gpgc_dask.imaging.superpixels import (
     segment,
 )
 
-__all__ = ["PHASES", "Described", "Labelled", "Recipe", "Stopwatch", "describe", "label"]
+__all__ = ["PHASES", "PhotoFeatures", "PhotoLabels", "Recipe", "Stopwatch", "describe", "label"]
 
 PHASES = ("decode", "superpixels", "backbone", "pooling", "write")
 
@@ -109,7 +109,7 @@ class Stopwatch:
 
 
 @dataclass(frozen=True)
-class Described:
+class PhotoFeatures:
     """Superpixels of one photo and their features.
 
     Attributes
@@ -137,7 +137,7 @@ class Described:
 
 def describe(
     path: str | PathLike[str], recipe: Recipe, watch: Stopwatch | None = None
-) -> Described:
+) -> PhotoFeatures:
     """Compute superpixels of a photo and their features: appearance, position and a constant.
 
     Parameters
@@ -151,7 +151,7 @@ def describe(
 
     Returns
     -------
-    Described
+    PhotoFeatures
     """
     watch = watch or Stopwatch()
     with watch("decode"):
@@ -168,7 +168,7 @@ def describe(
             features = np.concatenate(columns, axis=1).astype(recipe.dtype)
         _check_finite(features, recipe)
     layers = {"appearance": appearance.shape[1], "position": GRID * GRID, "constant": 1}
-    return Described(features, segments, layers, photo.orientation)
+    return PhotoFeatures(features, segments, layers, photo.orientation)
 
 
 def _check_finite(features: Features, recipe: Recipe) -> None:
@@ -180,7 +180,7 @@ def _check_finite(features: Features, recipe: Recipe) -> None:
 
 
 @dataclass(frozen=True)
-class Labelled:
+class PhotoLabels:
     """Labels of the superpixels of one photo.
 
     Attributes
@@ -202,15 +202,15 @@ class Labelled:
 
 
 def label(
-    described: Described, codes: Codes, n_classes: int, background: int | None = 0
-) -> Labelled:
+    described: PhotoFeatures, codes: Codes, n_classes: int, background: int | None = 0
+) -> PhotoLabels:
     """Label each superpixel by the majority of its pixels in the mask.
 
     A superpixel that is mostly void has weight 0, and the majority of its other pixels as label.
 
     Parameters
     ----------
-    described : Described
+    described : PhotoFeatures
         The superpixels.
     codes : (height, width) uint8 array
         Class codes of the mask at the photo's own size.
@@ -221,14 +221,14 @@ def label(
 
     Returns
     -------
-    Labelled
+    PhotoLabels
     """
     counts: Index = class_counts(described.segments, described.n, codes, n_classes)
     votes, void = counts[:, :-1], counts[:, -1]
     area = counts.sum(1)
     weight: Array = (2 * void < area).astype(np.float64)
     winner = votes.argmax(1)
-    return Labelled(
+    return PhotoLabels(
         winner.astype(np.uint8),
         weight.astype(np.float32),
         area.astype(np.int64),

@@ -22,10 +22,10 @@ __all__ = [
     "Orientation",
     "Photo",
     "decoding",
-    "hush",
     "open_image",
     "read_orientation",
     "read_photo",
+    "silence_pillow",
 ]
 
 Pixels = NDArray[np.uint8]
@@ -109,7 +109,7 @@ def open_image(path: str | PathLike[str]) -> Any:
         return Image.open(path)
 
 
-def hush() -> None:
+def silence_pillow() -> None:
     """Silence PIL's warnings of odd tags and of large photos; it rejects 179 megapixels or more."""
     warnings.filterwarnings("ignore", module=r"PIL\.")
 

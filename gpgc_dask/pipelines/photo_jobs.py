@@ -15,7 +15,7 @@ from gpgc_dask.core.threads import keep_freed_memory, one_blas_thread
 from gpgc_dask.execution.batches import client_context, completed_batches, translate_failures
 from gpgc_dask.execution.client import Client, KilledWorker, is_in_process
 from gpgc_dask.imaging.files import printable
-from gpgc_dask.imaging.photos import hush
+from gpgc_dask.imaging.photos import silence_pillow
 from gpgc_dask.pipelines.batches import (
     IMAGES_PER_TASK,
     BatchResult,
@@ -39,7 +39,7 @@ class PictureMaker(Protocol):
 def make_batch(jobs: Sequence[Job], maker: PictureMaker) -> BatchResult:
     """Make the pictures of some photos. Runs on a worker."""
     keep_freed_memory()
-    hush()
+    silence_pillow()
     problems = []
     for job in jobs:
         try:

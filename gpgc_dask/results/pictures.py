@@ -21,7 +21,7 @@ from gpgc_dask.data.dataset import text_values
 from gpgc_dask.imaging.dataset_masks import DatasetMasks
 from gpgc_dask.imaging.masks import VOID, Codes
 from gpgc_dask.imaging.painting import paint, rows_of, segment_chunks
-from gpgc_dask.imaging.photos import Orientation, Pixels, hush, read_photo
+from gpgc_dask.imaging.photos import Orientation, Pixels, read_photo, silence_pillow
 from gpgc_dask.imaging.superpixels import Segments, class_counts, nearest_rows
 
 __all__ = ["Painted", "Picture", "painted", "pictures", "thumbnail_side"]
@@ -118,7 +118,7 @@ def _made(
     finish: Callable[[Painted], Made],
 ) -> Iterator[tuple[int, Made]]:
     masks = _masks(dataset)
-    hush()
+    silence_pillow()
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for numbers, tasks in _blocks(dataset, predicted, photos):
             made = pool.map(lambda task: finish(_painted(task, masks, side)), tasks)

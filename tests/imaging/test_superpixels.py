@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gpgc_dask.core.errors import UnusableFileError
 from gpgc_dask.imaging.backbones.colour import Colour
-from gpgc_dask.imaging.features import Described, Recipe, label
+from gpgc_dask.imaging.features import PhotoFeatures, Recipe, label
 from gpgc_dask.imaging.masks import VOID
 from gpgc_dask.imaging.painting import paint
 from gpgc_dask.imaging.photos import Orientation
@@ -107,7 +107,7 @@ def test_images_too_small(shape):
 def described(segments):
     n = int(segments.max()) + 1
     h, w = segments.shape
-    return Described(np.zeros((n, 1)), segments, {}, Orientation(h, w, (h, w), None))
+    return PhotoFeatures(np.zeros((n, 1)), segments, {}, Orientation(h, w, (h, w), None))
 
 
 def test_labels_weights_and_flags():

@@ -20,7 +20,7 @@ import numpy as np
 from gpgc_dask.core.arrays import Features, Labels
 from gpgc_dask.core.errors import CorruptedError, InputError
 from gpgc_dask.data.schema import UNFINISHED_FOLDER
-from gpgc_dask.imaging.features import Described, Labelled
+from gpgc_dask.imaging.features import PhotoFeatures, PhotoLabels
 from gpgc_dask.imaging.files import Pair
 from gpgc_dask.storage.location import MAX_CONCURRENT, Location
 
@@ -66,7 +66,9 @@ class ImageRecord:
     layers: dict[str, int]
 
     @classmethod
-    def of(cls, pair: Pair, identity: str, described: Described, labelled: Labelled) -> ImageRecord:
+    def of(
+        cls, pair: Pair, identity: str, described: PhotoFeatures, labelled: PhotoLabels
+    ) -> ImageRecord:
         height, width = described.segments.shape
         return cls(
             name=pair.name,
@@ -96,7 +98,9 @@ class StagedImage:
     pixels: Labels
 
 
-def write_part(location: Location, images: list[tuple[ImageRecord, Described, Labelled]]) -> None:
+def write_part(
+    location: Location, images: list[tuple[ImageRecord, PhotoFeatures, PhotoLabels]]
+) -> None:
     """Write some finished images as one part, all or none of them."""
     check_layers([image for image, _, _ in images])
     known = [asdict(image) for image, _, _ in images]

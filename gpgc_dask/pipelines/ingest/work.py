@@ -23,7 +23,7 @@ from gpgc_dask.execution.client import Client, KilledWorker
 from gpgc_dask.imaging.features import PHASES, Recipe, Stopwatch, describe, label
 from gpgc_dask.imaging.mask_sources import Item, MaskSource
 from gpgc_dask.imaging.masks import MaskFormat
-from gpgc_dask.imaging.photos import hush
+from gpgc_dask.imaging.photos import silence_pillow
 from gpgc_dask.pipelines.batches import (
     IMAGES_PER_TASK,
     BatchResult,
@@ -51,7 +51,7 @@ def process_batch(
 ) -> BatchResult:
     """Compute the rows of some images and stage them as one part. Runs on a worker."""
     keep_freed_memory()
-    hush()
+    silence_pillow()
     watch = Stopwatch()
     finished, problems = [], []
     for item in items:

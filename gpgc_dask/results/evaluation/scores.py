@@ -18,7 +18,7 @@ from gpgc_dask.core.metrics import LEVEL, average_class_accuracy, signed_rank
 from gpgc_dask.core.progress import Listener, work_listener
 from gpgc_dask.imaging.files import printable
 from gpgc_dask.imaging.masks import MaskFormat
-from gpgc_dask.imaging.photos import hush
+from gpgc_dask.imaging.photos import silence_pillow
 from gpgc_dask.results.evaluation.pairs import Found
 from gpgc_dask.results.evaluation.pixels import count_pixels
 
@@ -148,7 +148,7 @@ def evaluate(
     rivals = [predicted] if against is None else [predicted, against]
     found = Found.of(true, rivals, mask_suffix)
     with warnings.catch_warnings(), work_listener(progress) as listener:
-        hush()
+        silence_pillow()
         counts = count_pixels(found.items, fmt, listener)
     totals = np.array([one[0] for one in counts])
     if not totals.any():

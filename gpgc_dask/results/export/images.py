@@ -17,7 +17,7 @@ from gpgc_dask.core.progress import Listener, Meter
 from gpgc_dask.imaging.dataset_masks import DatasetMasks
 from gpgc_dask.imaging.masks import VOID, Codes, MaskFormat
 from gpgc_dask.imaging.painting import paint, rows_of, segment_chunks
-from gpgc_dask.imaging.photos import hush, read_orientation
+from gpgc_dask.imaging.photos import read_orientation, silence_pillow
 from gpgc_dask.imaging.superpixels import Segments
 from gpgc_dask.models.review import require_dataset_info
 from gpgc_dask.results.columns import column_names
@@ -146,7 +146,7 @@ class ImageFormat(ExportFormat):
             made = image if isinstance(image, Problem) else self.entry(image)
             return int(task.record["rank"]), made
 
-        hush()
+        silence_pillow()
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             for tasks in _task_chunks(self.selection):
                 for rank, made in pool.map(make, tasks):
