@@ -17,6 +17,7 @@ from distributed import Client
 from gpgc_dask.clusters.certificates import make_certificates
 from gpgc_dask.clusters.connect import connect
 from gpgc_dask.clusters.tls import TlsFiles
+from tests.support.ports import free_ports
 
 SHORT_TIMEOUTS = {
     "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "4s",
@@ -56,9 +57,7 @@ class Processes:
         self.hosts, self.within = hosts or ["127.0.0.1"] * (1 + n_workers), within
         self.certificates = self.folder / "tls"
         make_certificates(self.certificates)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        (self.port,) = free_ports(1)
         self.scheduler: subprocess.Popen | None = None
         self.workers: list[subprocess.Popen] = []
         self.log = (self.folder / "cluster.log").open("ab")
