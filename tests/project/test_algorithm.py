@@ -11,6 +11,8 @@ import pytest
 from gpgc_dask import GPGC
 from tests.support.problems import classification
 
+pytestmark = pytest.mark.quick
+
 PAGE = Path(__file__).parents[2] / "docs/algorithm.md"
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
 

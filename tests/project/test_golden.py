@@ -11,6 +11,8 @@ import pytest
 
 from tests.support import golden
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.mark.parametrize("kind", ["commands", "names", "formats"])
 def test_snapshot(kind):

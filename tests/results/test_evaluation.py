@@ -20,6 +20,8 @@ from gpgc_dask.cli.evaluate import evaluate as evaluate_command
 from gpgc_dask.core.errors import UnusableFileError
 from gpgc_dask.results.evaluation import evaluate
 
+pytestmark = pytest.mark.quick
+
 app = typer.Typer(pretty_exceptions_enable=False)
 app.command("evaluate", epilog=EXAMPLE)(evaluate_command)
 

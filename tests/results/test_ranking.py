@@ -23,6 +23,8 @@ from tests.support.coco_files import write_coco
 from tests.support.images import save_pair, save_pairs
 from tests.support.ingesting import QUICK
 
+pytestmark = pytest.mark.quick
+
 
 def save_mask(folder, name, values):
     Image.fromarray(values.astype(np.uint8)).save(folder / f"masks/{name}.png")
