@@ -289,7 +289,7 @@ def generate(*arguments, cwd=None):
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=300,
         cwd=cwd,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
     )
@@ -318,7 +318,7 @@ def test_the_guides_costs_are_those_of_todays_plan():
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=300,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
     )
     assert "| worker | 20 | 16 |" in done.stdout
