@@ -42,7 +42,7 @@ def test_ingest_and_info(run, folders, tmp_path):
     assert json.loads(out)["images"] == 12
 
 
-def test_ingest_tells_programs(run, folders, tmp_path):
+def test_ingest_prints_json(run, folders, tmp_path):
     save_pair(tmp_path, "good", 1)
     save_pair(tmp_path, "[red]bad[/red]", 2)
     (tmp_path / "images/[red]bad[/red].jpg").write_bytes(b"")
@@ -62,7 +62,7 @@ def test_ingest_tells_programs(run, folders, tmp_path):
     assert "[red]bad[/red].jpg" in out
 
 
-def test_masks_are_read_as_told(run, folders, tmp_path):
+def test_masks_are_read_with_the_given_options(run, folders, tmp_path):
     target = tmp_path / "data.zarr"
     given = [*folders, "-o", target, *QUICK, "--workers", 1, "--classes", "0=grass,255=disc"]
     assert run("ingest", *given)[0] == 0
@@ -128,7 +128,7 @@ def test_debug_shows_where(tmp_path):
         main(["info", str(tmp_path / "nothing.zarr"), "--debug"])
 
 
-def test_an_existing_dataset_is_refused(run, folders, tmp_path):
+def test_an_existing_dataset_is_rejected(run, folders, tmp_path):
     target = tmp_path / "data.zarr"
     ingest(*folders, target, recipe=Recipe(backbone="colour", superpixels=20))
     code, _, err = run("ingest", *folders, "-o", target, *QUICK)
@@ -173,7 +173,7 @@ def test_ctrl_c_says_how_to_continue(tmp_path):
     assert "by an earlier run" in done.stdout
 
 
-def test_what_the_library_logs_is_told_as_notes(run, monkeypatch, tmp_path):
+def test_log_messages_are_printed_as_notes(run, monkeypatch, tmp_path):
     def noisy(location):
         logging.getLogger("gpgc_dask").warning("the store is slow")
         return read_attributes(location)

@@ -45,7 +45,7 @@ def test_a_running_scheduler(client):
         assert other.submit(sum, [1, 2]).result(timeout=30) == 3
 
 
-def test_nobody_there(monkeypatch):
+def test_no_scheduler_answers(monkeypatch):
     monkeypatch.setattr(remote, "CONNECT_SECONDS", 1)
     with (
         pytest.raises(ConnectionError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"),
@@ -113,7 +113,7 @@ def test_every_long_command_looks_for_its_cluster(
     ("limit", "told"),
     [("lots", "'lots' is no amount of memory"), ("50MB", "50MB of memory is")],
 )
-def test_memory_that_cannot_be(run, reference, tmp_path, limit, told):
+def test_invalid_memory_limits(run, reference, tmp_path, limit, told):
     given = ("--workers", 1, "--memory-limit", limit)
     code, _, err = run("fit", reference, "-o", tmp_path / "m.zarr", *given)
     assert code == 1
@@ -162,7 +162,7 @@ def test_a_performance_report_needs_bokeh(run, reference, tmp_path, monkeypatch)
     assert not (tmp_path / "m.zarr").exists()
 
 
-def test_what_goes_wrong_is_told_though_there_is_no_report(tmp_path, monkeypatch):
+def test_errors_are_raised_although_there_is_no_report(tmp_path, monkeypatch):
     def fail(*error):
         raise OSError("no scheduler")
 

@@ -273,7 +273,7 @@ def test_the_fit_is_called_rightly():
         ({"memory_limit": "much"}, "'much' is no amount of memory"),
     ],
 )
-def test_wrong_settings_are_refused(wrong, message):
+def test_wrong_settings_are_rejected(wrong, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         replace(SETTINGS, **wrong)
 

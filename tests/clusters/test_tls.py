@@ -52,7 +52,7 @@ def test_without_certificates(encrypted):
         pass
 
 
-def test_plain_tcp_is_refused(encrypted, impatient):
+def test_plain_tcp_is_rejected(encrypted, impatient):
     plain = encrypted.address.replace("tls://", "tcp://")
     with pytest.raises(ConnectionError, match="no Dask scheduler answers"), connect(plain):
         pass
@@ -61,7 +61,7 @@ def test_plain_tcp_is_refused(encrypted, impatient):
         pass
 
 
-def test_strangers_are_refused(encrypted, impatient, tmp_path):
+def test_other_certificates_are_rejected(encrypted, impatient, tmp_path):
     make_certificates(tmp_path / "other")
     with (
         pytest.raises(ConnectionError, match="check the address and the certificates"),
@@ -71,7 +71,7 @@ def test_strangers_are_refused(encrypted, impatient, tmp_path):
 
 
 @pytest.mark.parametrize(("role", "refused"), [("client", True), ("worker", False)])
-def test_a_clients_certificate_may_only_call(encrypted, role, refused):
+def test_the_certificate_of_a_client_cannot_serve(encrypted, role, refused):
     """What is stolen from a user's laptop lets nobody answer in a scheduler's name."""
     answering = tls_files(encrypted.certificates, role).security()
     calling = tls_files(encrypted.certificates, "worker").security()

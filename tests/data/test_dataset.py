@@ -253,7 +253,7 @@ def test_opening_what_is_no_dataset(tmp_path):
         open_dataset(tmp_path)
 
 
-def test_newer_and_damaged_datasets_are_named(dataset, tmp_path):
+def test_newer_and_corrupted_datasets_are_named(dataset, tmp_path):
     import shutil
 
     import zarr

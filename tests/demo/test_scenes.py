@@ -103,7 +103,7 @@ def test_photos_use_the_whole_range(scenes):
 
 
 @pytest.mark.parametrize("kind", CORRUPTIONS)
-def test_corrupted_masks_are_wrong_and_as_their_kind_says(scenes, kind):
+def test_corrupted_masks_are_wrong_as_their_kind_describes(scenes, kind):
     rng = np.random.default_rng(0)
     for number, scene in enumerate(scenes):
         truth, other_masks = scene.mask.copy(), [s.mask for s in scenes if s is not scene]
@@ -174,7 +174,7 @@ def test_what_cannot_be_corrupted_is_rejected(scenes):
         corrupt_mask("wrong object", mask, mask, [], rng)
 
 
-def test_set_has_the_files_that_it_says(written):
+def test_set_has_the_files_that_it_lists(written):
     folder, table = written
     assert sorted(path.name for path in folder.iterdir()) == [
         "corrupted.csv",
@@ -191,7 +191,7 @@ def test_set_has_the_files_that_it_says(written):
     pd.testing.assert_frame_equal(stored, table, check_dtype=False)
 
 
-def test_set_is_corrupted_where_it_says(written):
+def test_set_is_corrupted_where_it_lists(written):
     folder, table = written
     for image, kind in zip(table.image, table.kind, strict=True):
         mask, truth = (
@@ -232,7 +232,7 @@ def test_set_of_a_seed(tmp_path):
     assert first["images/scene_000.jpg"] != another["images/scene_000.jpg"]
 
 
-def test_set_tells_how_far_it_is(tmp_path):
+def test_set_reports_its_progress(tmp_path):
     heard = []
     write_set(tmp_path, n=3, progress=heard.append)
     assert [(one.done, one.total) for one in heard] == [(0, 3), (1, 3), (2, 3), (3, 3)]

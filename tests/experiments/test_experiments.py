@@ -122,7 +122,7 @@ def test_equal_values_have_a_clear_outcome():
     assert signed_rank(np.full(3, np.nan), np.ones(3)).p == 1.0
 
 
-def test_ranking_quality_by_hand():
+def test_ranking_quality_of_small_examples():
     iou = np.array([0.9, 0.8, 0.2, 0.1, 0.7, 0.6, 0.95, 0.3])
     score = np.array([0.8, 0.9, 0.1, 0.2, 0.3, 0.7, 0.95, 0.4])
     found = ranking_quality(score, iou)

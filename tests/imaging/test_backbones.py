@@ -80,7 +80,7 @@ def test_tensors_are_read(tmp_path):
 
 
 @pytest.mark.parametrize("place", ["dict", "first", "keys"])
-def test_a_hostile_pickle_is_refused_and_nothing_runs(tmp_path, place):
+def test_a_hostile_pickle_is_rejected_and_nothing_runs(tmp_path, place):
     mark = tmp_path / "it ran"
     evil = Shell(mark)
     path = tmp_path / "w.pth"
@@ -99,7 +99,7 @@ def test_a_hostile_pickle_is_refused_and_nothing_runs(tmp_path, place):
     "name",
     ["builtins eval", "os system", "torch load", "torch._utils _rebuild_parameter", "numpy.f x"],
 )
-def test_every_other_name_is_refused(tmp_path, name):
+def test_every_other_name_is_rejected(tmp_path, name):
     module, attribute = name.split()
     content = f"\x80\x02c{module}\n{attribute}\n.".encode("latin1")
     with pytest.raises(UnsafeWeightsError, match=f"names {module}.{attribute}"):
@@ -135,7 +135,7 @@ def test_files_that_hold_no_tensors(tmp_path, content):
         read_tensors(path)
 
 
-def test_a_dict_of_something_else_is_refused(tmp_path):
+def test_a_dict_of_something_else_is_rejected(tmp_path):
     path = torch_file(tmp_path / "w.pth", pickle.dumps({"a": "text"}, 2))
     with pytest.raises(UnsafeWeightsError, match="entry 'a' is not a tensor"):
         read_tensors(path)
@@ -334,7 +334,7 @@ def test_colour_maps_are_of_order_one():
     assert np.abs(maps).mean() > 0.01
 
 
-def test_onnxruntime_reports_to_nobody(tmp_path):
+def test_onnxruntime_sends_no_reports(tmp_path):
     """Where it did, it would keep a session's number among the temporary files."""
     code = "import gpgc_dask.imaging.backbones.onnx as module; module.open_session"
     given = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}

@@ -207,7 +207,7 @@ def test_a_path_is_not_an_array():
         GPGC().fit("features.npy", DATA.y, groups=DATA.groups)
 
 
-def test_masked_arrays_are_refused():
+def test_masked_arrays_are_rejected():
     with pytest.raises(ValueError, match="X is a masked array"):
         GPGC().fit(np.ma.masked_greater(DATA.X, 2), DATA.y, groups=DATA.groups)
 

@@ -34,7 +34,7 @@ def dense_of(model, X, y, groups):
     return DenseGP(X, targets, noise, np.full(X.shape[1], scale**2))
 
 
-def test_spoilt_groups_are_found(model):
+def test_corrupted_groups_are_found(model):
     from sklearn.metrics import roc_auc_score
 
     assert roc_auc_score(DATA.flip_rate > 0.1, model.noise_variance_) > 0.95
@@ -73,7 +73,7 @@ def test_a_group_the_fit_never_saw_gets_the_plain_prediction(model):
     np.testing.assert_allclose(found[~strange], same[~strange])
 
 
-def test_groups_of_another_fit_are_refused(model):
+def test_groups_of_another_fit_are_rejected(model):
     with pytest.raises(ValueError, match="none of the fit's groups"):
         model.leave_group_out(DATA.X, DATA.y, DATA.groups.astype(str))
     with pytest.raises(ValueError, match="none of the fit's groups"):
@@ -91,7 +91,7 @@ def test_one_noise_for_all_leaves_any_groups_out():
     )
 
 
-def test_agreement_ranks_spoilt_groups(model):
+def test_agreement_ranks_corrupted_groups(model):
     from sklearn.metrics import roc_auc_score
 
     values, agreement = model.leave_group_out(DATA.X, DATA.y, DATA.groups, return_agreement=True)

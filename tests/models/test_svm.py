@@ -221,7 +221,7 @@ def test_folds_of_one_class(some):
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_margins_by_hand(n_classes):
+def test_margins_of_small_examples(n_classes):
     X, y, groups = scattered(n_classes)
     names = np.array([f"photo {number}" for number in groups])
     weights = np.random.default_rng(2).integers(0, 3, y.size).astype(float)
@@ -256,7 +256,7 @@ def test_rows_without_weight_are_not_there(some):
     np.testing.assert_array_equal(model.rows_used_, np.flatnonzero(~gone))
 
 
-def test_spoilt_groups_have_small_margins():
+def test_corrupted_groups_have_small_margins():
     data = classification(4000, 20, 40, corrupted=0.2)
     model = MarginSVM().fit(data.X, data.y, groups=data.groups)
     unreliable = data.flip_rate > 0.1

@@ -309,7 +309,7 @@ def test_masks_that_are_there(given, tmp_path):
     assert report.resumed == 4
 
 
-def test_stopped_in_the_middle_it_goes_on(given, tmp_path, monkeypatch):
+def test_stopped_in_the_middle_it_resumes(given, tmp_path, monkeypatch):
     images, boxes, expected = given
     with monkeypatch.context() as patch:
         crash_after(patch, module, "write_whole", 2)
@@ -365,7 +365,7 @@ def test_files_of_boxes_that_will_not_do(disc, tmp_path, content, message):
     assert not (tmp_path / "out").exists()
 
 
-def test_files_of_boxes_as_people_write_them(disc, tmp_path):
+def test_files_of_boxes_in_common_formats(disc, tmp_path):
     """With a byte order mark, spaces, other columns, in another order."""
     images, (x, y, width, height), _ = disc
     lines = "\ufeffx, y, width, height, class, image", f"{x}, {y}, {width}.0,{height}, a,./x.jpg"

@@ -114,7 +114,7 @@ def test_bad_files(good, spoil):
     assert all(str(reason) for reason in found["skipped_reason"].values)
 
 
-def test_a_mended_file_is_taken_up_on_resuming(good):
+def test_a_fixed_file_is_used_when_resuming(good):
     spoil_truncated(good)
     target = good / "data.zarr"
     with pytest.raises(PipelineError, match="2 images are finished and kept"):

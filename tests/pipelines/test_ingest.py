@@ -91,7 +91,7 @@ def test_the_default_network(tmp_path):
     assert all(seconds > 0 for seconds in report.seconds.values())
 
 
-def test_progress_is_told(folders, tmp_path):
+def test_progress_is_reported(folders, tmp_path):
     told = []
     ingest(*folders, tmp_path / "data.zarr", recipe=QUICK, run=RunOptions(progress=told.append))
     images = [one for one in told if one.phase == "images"]

@@ -227,7 +227,7 @@ def test_resuming_asks_for_all_pictures(trained, tmp_path):
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_stopped_in_the_middle_it_goes_on(trained, tmp_path, monkeypatch, overwrite):
+def test_stopped_in_the_middle_it_resumes(trained, tmp_path, monkeypatch, overwrite):
     """Also an overwrite: none of the old masks is taken for a new one."""
     images, dataset, model = trained
     if overwrite:
@@ -501,7 +501,7 @@ def test_a_network_that_changes(networked):
     assert not (folder / "x").exists()
 
 
-def test_an_ingest_goes_on_with_a_network_that_moved(networked, monkeypatch):
+def test_an_ingest_resumes_with_a_network_that_moved(networked, monkeypatch):
     folder, _ = networked
     given = [folder / "images", folder / "masks"]
     there, here = str(folder / "then/net.onnx"), str(folder / "now/net.onnx")

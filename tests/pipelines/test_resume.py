@@ -55,7 +55,7 @@ def killed(command: list, moment: Callable[[], bool], delay: float) -> bool:
         *(("finish", calls) for calls in (0, 7, 14)),
     ],
 )
-def test_stopped_anywhere_it_goes_on(folders, tmp_path, monkeypatch, small_chunks, step, calls):
+def test_stopped_anywhere_it_resumes(folders, tmp_path, monkeypatch, small_chunks, step, calls):
     whole, target = tmp_path / "whole.zarr", tmp_path / "data.zarr"
     ingest(*folders, whole, recipe=QUICK)
     owner, name = {
@@ -122,7 +122,7 @@ def test_images_that_change_between_runs(tmp_path, monkeypatch, small_chunks, st
     assert found["flags"].values[5] == "empty mask"
 
 
-def test_resuming_in_another_way_is_refused(folders, tmp_path, monkeypatch):
+def test_resuming_in_another_way_is_rejected(folders, tmp_path, monkeypatch):
     target = tmp_path / "data.zarr"
     with monkeypatch.context() as patch:
         crash_after(patch, work, "write_part", 1)

@@ -19,7 +19,7 @@ from tests.support.object_store import object_store
 pytestmark = pytest.mark.newest
 
 
-def test_an_existing_dataset_is_kept_unless_told_otherwise(folders, reference, tmp_path):
+def test_an_existing_dataset_is_kept_by_default(folders, reference, tmp_path):
     target = tmp_path / "data.zarr"
     shutil.copytree(reference, target)
     before = tree_bytes(target)
@@ -92,7 +92,7 @@ def test_the_last_ingest_to_come_has_the_target(folders, reference, tmp_path):
 
 
 @pytest.mark.parametrize("calls", range(0, 40, 3))
-def test_an_overwrite_that_is_stopped_can_go_on(folders, reference, tmp_path, monkeypatch, calls):
+def test_a_stopped_overwrite_can_be_resumed(folders, reference, tmp_path, monkeypatch, calls):
     """Whatever was removed by then: never half a dataset that passes for a whole one."""
     target = tmp_path / "data.zarr"
     ingest(*folders, target, recipe=Recipe(backbone="colour", superpixels=10))
@@ -205,6 +205,6 @@ def test_a_target_in_an_object_store(bucket, folders, reference, monkeypatch, sm
     xr.testing.assert_identical(found.load(), open_dataset(reference).load())
 
 
-def test_an_unknown_protocol_says_what_is_missing(folders):
+def test_an_unknown_protocol_reports_what_is_missing(folders):
     with pytest.raises(ValueError, match="nothing://x cannot be reached"):
         ingest(*folders, "nothing://x", recipe=QUICK)

@@ -29,7 +29,7 @@ def stop_at(iteration):
     return listener
 
 
-def test_a_stopped_fit_goes_on(reference, tmp_path):
+def test_a_stopped_fit_resumes(reference, tmp_path):
     whole = train(reference, tmp_path / "whole.zarr")
     target = tmp_path / "model.zarr"
     with pytest.raises(CrashError):
@@ -78,7 +78,7 @@ def test_a_model_that_cannot_be_saved_costs_no_fit(reference, tmp_path, monkeypa
     assert not checkpoint_path(target).exists()
 
 
-def test_overwriting_begins_anew(reference, tmp_path):
+def test_overwriting_restarts(reference, tmp_path):
     target = tmp_path / "model.zarr"
     with pytest.raises(CrashError):
         train(reference, target, run=RunOptions(progress=stop_at(2)))
@@ -91,7 +91,7 @@ def test_overwriting_begins_anew(reference, tmp_path):
     assert type(model).__name__ == "GP"
 
 
-def test_resuming_something_else_is_refused(reference, tmp_path):
+def test_resuming_something_else_is_rejected(reference, tmp_path):
     target = tmp_path / "model.zarr"
     train(reference, target, parameters={"redundancy": 1.0})
     with pytest.raises(ValueError, match=r"redundancy \(1.0 there, auto here\)"):

@@ -365,7 +365,7 @@ def test_masks_of_a_coco_file(tmp_path):
         ({"to": "fiftyone", "image_prefix": "https://host"}, "fiftyone has no option image_prefix"),
     ],
 )
-def test_wrong_uses_are_told(job, tmp_path, options, message):
+def test_wrong_uses_are_reported(job, tmp_path, options, message):
     options = {"to": "label-studio", **options}
     with pytest.raises(ValueError, match=message):
         export(job.model, tmp_path / "out.json", **options)

@@ -258,13 +258,13 @@ def test_links_and_pipes_are_written_through(run, job, tmp_path):
     os.close(reader)
 
 
-def test_one_image_agrees_with_nobody(tmp_path):
+def test_one_image_has_no_agreement(tmp_path):
     ingest(*save_pairs(tmp_path, 1), tmp_path / "one.zarr", recipe=QUICK)
     dataset = open_dataset(tmp_path / "one.zarr")
     assert GPGC().fit(dataset).review(dataset)["agreement"].isna().all()
 
 
-def test_a_dataset_made_anew_is_another_one(tmp_path):
+def test_a_dataset_made_again_is_another_one(tmp_path):
     images, masks = save_pairs(tmp_path, 12)
     ingest(images, masks, tmp_path / "d.zarr", recipe=QUICK)
     model = GPGC().fit(open_dataset(tmp_path / "d.zarr"))

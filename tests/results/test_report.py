@@ -68,7 +68,7 @@ def embedded(path, name):
     return json.loads(found.group(1))
 
 
-def test_what_it_says(job, report):
+def test_its_text(job, report):
     folder, dataset, model = job
     ranking = rank(model.review(dataset))
     data = embedded(folder / "report.html", "data")
@@ -199,7 +199,7 @@ def test_one_noise_for_all(job, tmp_path):
     assert 'value="confidence"' not in text
 
 
-def test_another_dataset_is_refused(job, tmp_path):
+def test_another_dataset_is_rejected(job, tmp_path):
     _, _, model = job
     ingest(*save_pairs(tmp_path, 12), tmp_path / "other.zarr", recipe=QUICK)
     with pytest.raises(ValueError, match=r"fitted on another dataset .* of 16 images"):
@@ -241,7 +241,7 @@ def opened(browser, job, report):
     context.close()
 
 
-def test_it_opens_without_complaint(opened):
+def test_it_opens_without_errors(opened):
     opened.page.wait_for_timeout(300)
     assert opened.complaints == []
     assert opened.from_elsewhere() == []

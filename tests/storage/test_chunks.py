@@ -27,7 +27,7 @@ pytestmark = pytest.mark.newest
 
 @pytest.mark.parametrize("spoil", [flip, halve, empty, four_zeros, os.unlink])
 @pytest.mark.parametrize("kind", [GPGC, GP, MarginSVM])
-def test_a_fit_names_the_damaged_chunk(data, sound, spoil, kind):
+def test_a_fit_names_the_corrupted_chunk(data, sound, spoil, kind):
     spoil(data / "features/c/1/0")
     images = images_of_rows(sound, 64, 127)
     told = rf"chunk 1 of features .*rows 64 … 127, images {images[0]} … {images[-1]} "
@@ -38,7 +38,7 @@ def test_a_fit_names_the_damaged_chunk(data, sound, spoil, kind):
 
 
 @pytest.mark.parametrize("spoil", [flip, os.unlink])
-def test_a_cluster_names_the_damaged_chunk(client, data, spoil):
+def test_a_cluster_names_the_corrupted_chunk(client, data, spoil):
     spoil(data / "features/c/2/0")
     with pytest.raises(
         CorruptedError, match=r"chunk 2 of features .*rows 128 … 191, images photo_"
@@ -47,7 +47,7 @@ def test_a_cluster_names_the_damaged_chunk(client, data, spoil):
 
 
 @pytest.mark.parametrize("workers", [[], ["--workers", "1"]])
-def test_the_program_tells_it_in_one_line(data, tmp_path, run, workers):
+def test_the_program_reports_it_in_one_line(data, tmp_path, run, workers):
     flip(data / "features/c/0/0")
     code, out, err = run("fit", data, "-o", tmp_path / "model.zarr", *workers)
     (line,) = [line for line in err.splitlines() if "corrupted" in line]
@@ -159,7 +159,7 @@ class SpoilsOnce(WrapperStore):
         return type(found).from_array_like(content)
 
 
-def test_what_was_spoilt_on_its_way_is_read_again(sound):
+def test_what_was_corrupted_on_its_way_is_read_again(sound):
     store = SpoilsOnce(LocalStore(sound, read_only=True))
     group = zarr.open_group(store, mode="r")
     array = VerifiedArray(group, "features", str(sound), "do something")
@@ -173,7 +173,7 @@ class LineError(Exception):
 
 
 @pytest.mark.parametrize("error", [ConnectionResetError("gone"), LineError("gone")])
-def test_a_fault_of_the_line_is_not_taken_for_damage(sound, error):
+def test_a_network_fault_is_not_taken_for_corruption(sound, error):
     class Unreachable(WrapperStore):
         async def get(self, key, prototype=None, byte_range=None):
             if "/c/" in key:

@@ -178,7 +178,7 @@ def test_who_serves_it(proxy, stored):
     assert open_dataset(stored, {"key": "k", "secret": "s"}).sizes["photo"] == 30
 
 
-def test_a_stopped_fit_goes_on(proxy, stored, local_model):
+def test_a_stopped_fit_resumes(proxy, stored, local_model):
     target = "s3://bucket/stopped.zarr"
     with pytest.raises(CrashError):
         train(stored, target, parameters=PAPER, run=RunOptions(progress=stop_at(2)))
@@ -342,7 +342,7 @@ def test_stores_travel_without_credentials(proxy, stored):
         "simplecache::s3://key:hidden@bucket/data.zarr",
     ],
 )
-def test_credentials_in_urls_are_refused(url, run):
+def test_credentials_in_urls_are_rejected(url, run):
     for call in (
         ["fit", url, "-o", "model.zarr"],
         ["fit", "data.zarr", "-o", url],

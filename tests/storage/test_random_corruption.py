@@ -93,7 +93,7 @@ def spoilt_at_random(folder: Path, tries: int, judge) -> tuple[int, int]:
     return complaints, tries - complaints
 
 
-def test_a_dataset_spoilt_at_random(data, sync):
+def test_a_dataset_corrupted_at_random(data, sync):
     def judge() -> bool:
         found = open_dataset(data)
         maps = found["segments"].values
@@ -110,7 +110,7 @@ def test_a_dataset_spoilt_at_random(data, sync):
     assert complaints > 0.9 * DATASET_TRIES
 
 
-def test_a_model_spoilt_at_random(fitted, sound, tmp_path):
+def test_a_model_corrupted_at_random(fitted, sound, tmp_path):
     def judge() -> bool:
         model = load(path)
         return (
