@@ -14,7 +14,11 @@ import sys
 import tempfile
 import time
 import warnings
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,6 +29,7 @@ from gpgc_dask import open_dataset
 from gpgc_dask.clusters.connect import connect
 from gpgc_dask.demo.folders import write_set
 from gpgc_dask.experiments import Comparison, compare
+from gpgc_dask.experiments.compare import SHARES
 from gpgc_dask.experiments.files import markdown_table, to_markdown
 from gpgc_dask.experiments.tables import table_1, table_2, table_3
 from gpgc_dask.pipelines.autoseg import autoseg
@@ -37,25 +42,37 @@ def log(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
-def datasets(folder: Path, place: Path, backbone: str) -> tuple[Path, Path]:
+@dataclass(frozen=True)
+class Size:
+    """What depends on the size of the set: a small one needs no processes and few subsets."""
+
+    backbone: str = "lite0"
+    draws: int = 5
+    shares: Sequence[float] = SHARES
+    cluster: Callable[[], AbstractContextManager[Any]] = connect
+
+
+def datasets(folder: Path, place: Path, size: Size) -> tuple[Path, Path]:
     """train.zarr and test.zarr of a folder."""
-    with connect():
+    with size.cluster():
         for kind in ("train", "test"):
-            target = place / f"{kind}.zarr"
-            ingest(
-                folder / kind / "images",
-                folder / kind / "masks",
-                target,
-                recipe=Recipe(backbone=backbone),
-            )
+            images, masks = folder / kind / "images", folder / kind / "masks"
+            ingest(images, masks, place / f"{kind}.zarr", recipe=Recipe(backbone=size.backbone))
     return place / "train.zarr", place / "test.zarr"
 
 
-def run_comparison(folder: Path, place: Path, backbone: str, draws: int) -> Comparison:
-    train, test = map(open_dataset, datasets(folder, place, backbone))
+def run_comparison(folder: Path, place: Path, size: Size) -> Comparison:
+    train, test = map(open_dataset, datasets(folder, place, size))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return compare(train, test, truth=folder / "train/truth", draws=draws, announce=log)
+        return compare(
+            train,
+            test,
+            truth=folder / "train/truth",
+            draws=size.draws,
+            shares=size.shares,
+            announce=log,
+        )
 
 
 # -- a new split with new noise ----------------------------------------------------------------
@@ -89,7 +106,7 @@ def all_photos(folder: Path) -> list[tuple[Path, Path]]:
     return pairs
 
 
-def split_at_random(folder: Path, place: Path, seed: int) -> None:
+def split_at_random(folder: Path, place: Path, seed: int, size: Size) -> None:
     """train/ with GrabCut masks and test/ with true ones, in another split of the same sizes."""
     rng = np.random.default_rng(seed)
     pairs = all_photos(folder)
@@ -107,7 +124,7 @@ def split_at_random(folder: Path, place: Path, seed: int) -> None:
             box = true_box(mask)
             wrong = rng.random() < WRONG_SHARE
             boxes[photo.name] = [wrong_box(box, mask.shape, rng) if wrong else box]
-    with connect() as client:
+    with size.cluster() as client:
         autoseg(
             place / "train/images",
             boxes,
@@ -215,20 +232,22 @@ def main() -> None:
     arguments.add_argument("--out", type=Path, help="a Markdown file; default stdout")
     args = arguments.parse_args()
     tiny = args.folder is None
-    seeds, draws = (1, 1) if args.smoke else (args.seeds, args.draws)
+    size = Size(draws=1 if args.smoke else args.draws)
+    if tiny:
+        size = replace(size, backbone="colour", shares=(0.1, 0.25, 0.5), cluster=nullcontext)
+    seeds = 1 if args.smoke else args.seeds
     with tempfile.TemporaryDirectory() as temporary:
         place = Path(temporary)
         folder = args.folder or place / "set"
         if tiny:
             draw_set(folder)
-        backbone = "colour" if tiny else "lite0"
-        first = run_comparison(folder, place / "original", backbone, draws)
+        first = run_comparison(folder, place / "original", size)
         others = []
         for seed in range(seeds):
             log(f"seed {seed}: new split, GrabCut")
-            split_at_random(folder, place / f"seed{seed}", seed)
+            split_at_random(folder, place / f"seed{seed}", seed, size)
             own = place / f"seed{seed}"
-            others.append(run_comparison(own, own / "data", backbone, draws))
+            others.append(run_comparison(own, own / "data", size))
         command = f"benchmarks/experiments.py FOLDER --seeds {seeds}"
         text = document(first, others, command, args.name)
     if args.out is None:

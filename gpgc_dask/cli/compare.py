@@ -40,21 +40,21 @@ EXAMPLE = (
 
 @on_cluster(always=False)
 def compare(
-    train: Annotated[str, typer.Argument(help="The training dataset, whose masks are in doubt.")],
+    train: Annotated[str, typer.Argument(help="Training dataset, whose masks may be unreliable.")],
     *,
     test: Annotated[
-        str, typer.Option(help="A dataset of the same features, whose masks are taken for true.")
+        str, typer.Option(help="Test dataset of the same features, whose masks are right.")
     ],
     out: Annotated[
         str | None,
         typer.Option(
-            "--out", "-o", help="A folder: tables as Markdown and CSV, every run, a plot."
+            "--out", "-o", help="Folder for tables as Markdown and CSV, all runs, and a plot."
         ),
     ] = None,
     truth: Annotated[
         str | None,
         typer.Option(
-            help="Folder of the training photos' true masks, to judge the rankings by.",
+            help="Folder of true masks of the training photos, to evaluate the rankings.",
             rich_help_panel=MASKS,
         ),
     ] = None,
@@ -70,27 +70,28 @@ def compare(
         int | None,
         typer.Option(
             min=2,
-            help="Train the SVM on at most so many superpixels, of whole images: it holds them "
-            "in memory.",
+            help="Maximum number of superpixels, of whole images, for the SVM, which holds them in "
+            "memory.",
             rich_help_panel=RUNNING,
         ),
     ] = None,
     draws: Annotated[
         int,
-        typer.Option(min=0, help="Random choices of images to average.", rich_help_panel=RUNNING),
+        typer.Option(min=0, help="Number of random draws to average.", rich_help_panel=RUNNING),
     ] = 5,
     json: Json = False,
     client: Any,
 ) -> None:
     """Run the paper's experiments on your own data: models, filtering rules, three tables.
 
-    Table 1: SVM, GP and GP-GC on all images. Table 2: SVM and GP retrained on the best quarter of
+    Table 1: SVM, GP and GP-GC on all images. Table 2: SVM and GP refitted to the best quarter of
     the images by several rules. Table 3: the GP on growing shares of the best images. Accuracies
-    are of pixels of the test images, classes averaged; p values of Wilcoxon signed-rank tests on
-    the images. How masks are read is said of --truth; by default as at ingest.
+    are averages over the classes, in pixels of the test images; p values are those of Wilcoxon
+    signed-rank tests on the images. The options for reading masks apply to --truth; the default is
+    as at ingest.
     """
     check_output(folder=out)
-    given = (
+    options = (
         tuple(to_numbers(foreground, "--foreground")),
         tuple(to_classes(classes).items()),
         tuple(to_numbers(void, "--void")),
@@ -102,31 +103,35 @@ def compare(
     from gpgc_dask.imaging.masks import MaskFormat
 
     with Display() as display, client or nullcontext():
-        found = compare_models(
+        comparison = compare_models(
             open_dataset(train),
             open_dataset(test),
             truth=truth,
-            truth_format=MaskFormat(*given) if any(given) else None,
+            truth_format=MaskFormat(*options) if any(options) else None,
             svm=not without_svm,
             svm_rows=svm_rows,
             draws=draws,
             announce=display.print_line,
         )
-    written = [] if out is None else write_comparison(found, out)
+    written = [] if out is None else write_comparison(comparison, out)
     if json:
-        print_json(_plain(found))
+        print_json(_plain(comparison))
         return
-    _show(found)
+    _show(comparison)
     if out is not None:
         print_out(f"{len(written)} files in [bold]{escape(out)}[/bold], tables.md first")
 
 
-def _plain(found: Comparison) -> dict[str, Any]:
+def _plain(comparison: Comparison) -> dict[str, Any]:
     from gpgc_dask.experiments.tables import table_1, table_2, table_3
 
-    tables = {"table1": table_1(found), "table2": table_2(found), "table3": table_3(found)}
-    if found.quality is not None:
-        tables["quality"] = found.quality
+    tables = {
+        "table1": table_1(comparison),
+        "table2": table_2(comparison),
+        "table3": table_3(comparison),
+    }
+    if comparison.quality is not None:
+        tables["quality"] = comparison.quality
     return {name: _records(table) for name, table in tables.items()}
 
 
@@ -137,17 +142,17 @@ def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
     ]
 
 
-def _show(found: Comparison) -> None:
+def _show(comparison: Comparison) -> None:
     from gpgc_dask.core.metrics import LEVEL
     from gpgc_dask.experiments.tables import table_1, table_2, table_3
 
     titles = {
-        "Table 1: all images": table_1(found),
-        "Table 2: retrained on the best quarter": table_2(found),
-        "Table 3: the GP on growing shares of the best images": table_3(found),
+        "Table 1: all images": table_1(comparison),
+        "Table 2: refitted to the best quarter": table_2(comparison),
+        "Table 3: the GP on growing shares of the best images": table_3(comparison),
     }
-    if found.quality is not None:
-        titles["The rankings against the truth (bad: IoU below 0.5)"] = found.quality
+    if comparison.quality is not None:
+        titles["The rankings against the truth (bad: IoU below 0.5)"] = comparison.quality
     for title, table in titles.items():
         used = [name for name in table if name != "runs" and not _is_empty(table[name])]
         rows = [

@@ -40,12 +40,12 @@ def evaluate(
         str, typer.Argument(help="Folder of predicted masks, as gpgc predict writes them.")
     ],
     true: Annotated[
-        str, typer.Argument(help="Folder of true masks: named as the predictions, any ending.")
+        str, typer.Argument(help="Folder of true masks, named as the predictions, with any ending.")
     ],
     *,
     against: Annotated[
         str | None,
-        typer.Option(help="A second folder of predictions, to test PREDICTED against."),
+        typer.Option(help="Second folder of predictions, to compare PREDICTED with."),
     ] = None,
     foreground: Foreground = None,
     classes: Classes = None,
@@ -54,23 +54,23 @@ def evaluate(
     mask_suffix: MaskSuffix = "",
     out: Annotated[
         str | None,
-        typer.Option("--out", "-o", help="A CSV file of each image's accuracy."),
+        typer.Option("--out", "-o", help="CSV file for the accuracy of each image."),
     ] = None,
     json: Json = False,
 ) -> None:
     """Compare predicted masks with true ones, pixel by pixel.
 
-    Prints the share of each class's pixels that is predicted right, over all images, and the
-    average over the classes. With --against also whether one of two sets of predictions is better:
-    a Wilcoxon signed-rank test on the images' own averages. How masks are read is said of the true
-    ones; predictions hold the values of --classes, or 0 and one other.
+    Prints the share of the pixels of each class that are predicted right, over all images, and the
+    average over the classes. With --against, also prints whether one of two sets of predictions is
+    better: a Wilcoxon signed-rank test on the averages of the images. The options for reading masks
+    apply to the true masks; predictions have the values of --classes, or 0 and one other value.
     """
     check_output(out)
     from gpgc_dask.results.evaluation import evaluate as evaluate_masks
     from gpgc_dask.storage.location import write_whole
 
     with Display() as display:
-        found = evaluate_masks(
+        result = evaluate_masks(
             predicted,
             true,
             against=against,
@@ -82,31 +82,31 @@ def evaluate(
             progress=display.work,
         )
     if out is not None:
-        write_whole(Path(out), found.to_csv().encode())
+        write_whole(Path(out), result.to_csv().encode())
     if json:
-        print_json(found.to_dict())
+        print_json(result.to_dict())
     else:
-        _show(found, predicted, against)
+        _show(result, predicted, against)
         if out is not None:
-            print(f"Image by image: {out}")
+            print(f"Accuracy of each image: {out}")
 
 
-def _show(found: Evaluation, predicted: str, against: str | None) -> None:
-    sides: dict[str, Scores] = {predicted: found}
-    if against is not None and found.against is not None:
-        sides[against] = found.against
+def _show(result: Evaluation, predicted: str, against: str | None) -> None:
+    sides: dict[str, Scores] = {predicted: result}
+    if against is not None and result.against is not None:
+        sides[against] = result.against
     columns = [_shares(scores) for scores in sides.values()]
-    rows = list(zip(_row_names(found), *columns, strict=True))
-    title = f"Pixels right, {found.images:,} images"
+    rows = list(zip(_row_names(result), *columns, strict=True))
+    title = f"Pixels right, {result.images:,} images"
     print_out(listing(title, ["", *map(escape, sides)], rows, limit=len(rows)))
     for folder, scores in sides.items():
         if scores.ignored:
-            print(f"  {scores.ignored:,} files in {folder} have no true mask: ignored")
-    void = sum(one.average_class_accuracy is None for one in found.per_image)
+            print(f"  {scores.ignored:,} files in {folder} have no true mask and are ignored")
+    void = sum(one.average_class_accuracy is None for one in result.per_image)
     if void:
-        print(f"  {void:,} true masks are void at every pixel: they do not count")
+        print(f"  {void:,} true masks are void at every pixel and do not count")
     if against is not None:
-        print(_verdict(found, predicted, against))
+        print(_verdict(result, predicted, against))
 
 
 def _row_names(scores: Scores) -> list[str]:
@@ -115,7 +115,7 @@ def _row_names(scores: Scores) -> list[str]:
 
 
 def _shares(scores: Scores) -> list[str]:
-    """The cells of a column of the table."""
+    """Cells of a column of the table."""
     shares = list(scores.class_accuracy.values())
     several = [scores.foreground_accuracy] if len(shares) > 2 else []
     return [_percent(share) for share in (*shares, *several, scores.average_class_accuracy)]
@@ -125,21 +125,21 @@ def _percent(share: float | None) -> str:
     return "no pixels" if share is None else f"{100 * share:.2f} %"
 
 
-def _verdict(found: Evaluation, predicted: str, against: str) -> str:
-    """Which of two is better, in a sentence."""
+def _verdict(result: Evaluation, predicted: str, against: str) -> str:
+    """Which of two sets of predictions is better, as a sentence."""
     from gpgc_dask.results.evaluation import LEVEL
 
-    test = f"Wilcoxon signed-rank p = {found.wilcoxon_p:.2g}"
-    if found.significant:
+    test = f"Wilcoxon signed-rank p = {result.wilcoxon_p:.2g}"
+    if result.significant:
         better, worse = (
-            (predicted, against) if found.better == "predicted" else (against, predicted)
+            (predicted, against) if result.better == "predicted" else (against, predicted)
         )
         return f"{better} is better than {worse} ({test}, below {LEVEL:g})"
-    if not found.images_better and not found.images_worse:
+    if not result.images_better and not result.images_worse:
         return f"No difference: {predicted} and {against} are equally right on every image"
     counts = (
-        f"{predicted} is better on {found.images_better:,} images, {against} on "
-        f"{found.images_worse:,}"
+        f"{predicted} is better on {result.images_better:,} images, {against} on "
+        f"{result.images_worse:,}"
     )
-    few = "; too few images differ for p to fall below that" if found.too_few else ""
+    few = "; too few images differ for p to fall below that" if result.too_few else ""
     return f"No significant difference ({test}, not below {LEVEL:g}{few}): {counts}"

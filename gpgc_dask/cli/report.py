@@ -18,19 +18,19 @@ EXAMPLE = "Example:\n\ngpgc report horses.zarr model.zarr -o report.html"
 
 
 def report(
-    data: Annotated[str, typer.Argument(help="The dataset of the model: a path or URL.")],
+    data: Annotated[str, typer.Argument(help="Dataset of the model: a path or URL.")],
     model: Annotated[str, typer.Argument(help="The model, as gpgc fit made it: a path or URL.")],
     *,
     out: Annotated[
-        str, typer.Option("--out", "-o", help="The page: one HTML file, replaced if it is there.")
+        str, typer.Option("--out", "-o", help="The HTML file; replaced if it exists.")
     ] = "report.html",
-    title: Annotated[str | None, typer.Option(help="Default: the dataset's name.")] = None,
+    title: Annotated[str | None, typer.Option(help="Title. Default: name of the dataset.")] = None,
     json: Json = False,
 ) -> None:
-    """Show the images with their masks, the predictions made without them, and the numbers.
+    """Write a page that shows the images with their masks, predictions and numbers.
 
-    One file that opens in any browser from disk and loads nothing from elsewhere: how many masks
-    are suspect, distributions, and a gallery to sort, filter and mark images in.
+    One HTML file that opens in any browser and needs no network: the number of suspect masks,
+    distributions, and a gallery in which images can be sorted, filtered and marked.
     """
     check_output(out)
     from gpgc_dask.core.text import bytes_text
@@ -40,18 +40,18 @@ def report(
 
     dataset, fitted = open_dataset(data), load(model)
     with Display() as display:
-        found = write_report(dataset, fitted, out, title=title, progress=display.work)
+        summary = write_report(dataset, fitted, out, title=title, progress=display.work)
     if json:
-        print_json(asdict(found))
+        print_json(asdict(summary))
         return
     print_out(
-        f"[bold]{escape(found.path)}[/bold]: {found.suspect:,} of {found.images:,} masks are "
-        f"suspect ({bytes_text(found.bytes)})"
+        f"[bold]{escape(summary.path)}[/bold]: {summary.suspect:,} of {summary.images:,} masks are "
+        f"suspect ({bytes_text(summary.bytes)})"
     )
-    if found.gone:
-        note(f"{found.gone:,} photos are no longer where they were at ingest, or of another size")
-    if found.changed:
+    if summary.gone:
+        note(f"{summary.gone:,} photos are not where they were at ingest, or have another size")
+    if summary.changed:
         note(
-            f"{found.changed:,} masks have changed since ingest, and their numbers are those of "
-            "then: ingest and fit again with --overwrite"
+            f"{summary.changed:,} masks have changed since ingest; the numbers are those of the "
+            "old masks: ingest and fit again with --overwrite"
         )

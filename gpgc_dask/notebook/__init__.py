@@ -1,1 +1,1 @@
-"""Models, plans and datasets as people look at them in a notebook: cards, plots and tables."""
+"""Displays of models, plans and datasets in a notebook: cards, plots and progress."""

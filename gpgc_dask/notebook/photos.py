@@ -17,9 +17,9 @@ from gpgc_dask.data.subsets import take_photos
 from gpgc_dask.imaging.photos import Pixels
 from gpgc_dask.models.decisions import to_labels
 from gpgc_dask.models.protocol import FittedModel
-from gpgc_dask.models.review import check_fitted_on
+from gpgc_dask.models.review import check_fitted_on, leave_out_values
 from gpgc_dask.notebook.overlays import Kind, overlay
-from gpgc_dask.results.pictures import Painted, painted
+from gpgc_dask.results.pictures import Painted, paint_pictures
 from gpgc_dask.storage.location import is_url
 
 __all__ = [
@@ -103,11 +103,16 @@ def paint_photos(
 
     Notes
     -----
-    Leaving a group out needs the rows of that group only, so no other rows are read.
+    The features are not read if the model keeps the decision values of its review. Otherwise only
+    the rows of these photos are read, because leaving a group out needs no others.
     """
-    part = take_photos(dataset, photos)
-    predicted = to_labels(np.asarray(model.leave_group_out(part)), model.classes_)
-    return dict(painted(part, np.asarray(predicted, dtype=np.intp), np.sort(photos), side))
+    if model.leave_out is None:
+        dataset = take_photos(dataset, photos)
+        values = np.asarray(model.leave_group_out(dataset))
+    else:
+        values = leave_out_values(model, dataset)
+    predicted = np.asarray(to_labels(values, model.classes_), dtype=np.intp)
+    return dict(paint_pictures(dataset, predicted, np.sort(photos), side))
 
 
 def photo_with_mask(dataset: xr.Dataset, photo: Painted, kind: Kind) -> Pixels:
@@ -146,7 +151,7 @@ def thumbnails(dataset: xr.Dataset, photos: Index) -> dict[int, str]:
         return {}
     part = take_photos(dataset, photos)
     labels = np.asarray(part["label"].values, dtype=np.intp)
-    made = painted(part, labels, np.sort(photos), THUMBNAIL_SIDE)
+    made = paint_pictures(part, labels, np.sort(photos), THUMBNAIL_SIDE)
     return {
         number: _jpeg_url(photo_with_mask(dataset, photo, "given"))
         for number, photo in made

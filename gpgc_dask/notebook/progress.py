@@ -133,7 +133,7 @@ class LiveFit(FitProgress):
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         if error is None and self.entries:
             last = self.entries[-1]
-            end = "settled" if self.settled else "stopped before it settled"
+            end = "converged" if self.settled else "stopped before it converged"
             self.line.end(
                 f"{end} after {last['reads']:.3g} reads in {self.line.elapsed}  "
                 f"log evidence {last['log_evidence']:.1f}",

@@ -1,1 +1,1 @@
-"""What people read: rankings, reports, exports, evaluations."""
+"""Results for users: rankings, reports, exports and evaluations."""

@@ -1,4 +1,4 @@
-"""Small charts as inline SVG: colours come from the page, texts are escaped by the XML writer."""
+"""Small charts as inline SVG. The page defines the colours; texts are escaped."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ BINS = 20
 
 
 class _Chart:
-    """A plot area with axes; x and y in data units."""
+    """A plot area with axes; x and y are ranges in data units."""
 
-    def __init__(self, told: str, x: tuple[float, float], y: tuple[float, float]) -> None:
+    def __init__(self, description: str, x: tuple[float, float], y: tuple[float, float]) -> None:
         self.x, self.y = x, y
         self.svg = ET.Element(
             "svg",
-            {"viewBox": f"0 0 {WIDTH} {HEIGHT}", "role": "img", "aria-label": told},
+            {"viewBox": f"0 0 {WIDTH} {HEIGHT}", "role": "img", "aria-label": description},
         )
-        ET.SubElement(self.svg, "title").text = told
+        ET.SubElement(self.svg, "title").text = description
 
     def px(self, value: float) -> float:
         low, high = self.x
@@ -64,17 +64,29 @@ class _Chart:
         return ET.tostring(self.svg, encoding="unicode")
 
 
-def histogram(values: Array, told: str, *, logarithmic: bool = False) -> str:
-    """Bars of equal width over [0, 1], or over the decades that positive values span.
+def histogram(values: Array, description: str, *, logarithmic: bool = False) -> str:
+    """Draw a histogram of values per image.
 
-    Each bar carries its bounds (data-low, data-high), so that the page can mark some of them.
+    Parameters
+    ----------
+    values : (n,) array
+        Values in [0, 1], or positive values if ``logarithmic``.
+    description : str
+        Text for screen readers.
+    logarithmic : bool, default False
+        Whether bars cover the decades of the values in place of [0, 1].
+
+    Returns
+    -------
+    str
+        SVG. Each bar has its bounds as data-low and data-high.
     """
-    shown = np.log10(values) if logarithmic else values
-    low, high = (_decades(shown) if logarithmic else (0.0, 1.0)) if shown.size else (0.0, 1.0)
-    counts, edges = np.histogram(shown, bins=BINS, range=(low, high))
-    most = max(int(counts.max()), 1)
-    chart = _Chart(told, (low, high), (0.0, float(most)))
-    chart.y_axis([(0.0, "0"), (float(most), f"{most:,}")])
+    positions = np.log10(values) if logarithmic else values
+    low, high = _decades(positions) if logarithmic and positions.size else (0.0, 1.0)
+    counts, edges = np.histogram(positions, bins=BINS, range=(low, high))
+    highest = max(int(counts.max()), 1)
+    chart = _Chart(description, (low, high), (0.0, float(highest)))
+    chart.y_axis([(0.0, "0"), (float(highest), f"{highest:,}")])
     for count, left, right in zip(counts.tolist(), edges[:-1], edges[1:], strict=True):
         top = chart.py(count)
         bar = chart.add(
@@ -97,23 +109,36 @@ def histogram(values: Array, told: str, *, logarithmic: bool = False) -> str:
 
 
 def _decades(exponents: Array) -> tuple[float, float]:
-    """Whole decades around some exponents."""
+    """Whole decades that cover some exponents."""
     low, high = math.floor(exponents.min()), math.ceil(exponents.max())
     return float(low), float(max(high, low + 1))
 
 
 def _power(exponent: int) -> str:
-    """10 to the power of this, as people write it."""
+    """10 to the power of an exponent as text."""
     if -3 <= exponent <= 3:
         return f"{10.0**exponent:,g}"
     return "10" + str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
-def line(x: Sequence[float], y: Sequence[float], told: str) -> str:
-    """Points joined by a line, with 0 of the y axis marked: the goal."""
+def line(x: Sequence[float], y: Sequence[float], description: str) -> str:
+    """Draw points joined by a line, with a mark at y = 0.
+
+    Parameters
+    ----------
+    x, y : sequence of float
+        The points; y in powers of ten.
+    description : str
+        Text for screen readers.
+
+    Returns
+    -------
+    str
+        SVG.
+    """
     low, high = min(0.0, *y), max(0.5, *y)
     left, right = min(x), max(x)
-    chart = _Chart(told, (left, max(right, left + 1)), (low, high))
+    chart = _Chart(description, (left, max(right, left + 1)), (low, high))
     step = max(math.ceil((high - low) / 4), 1)
     levels = range(math.ceil(low / step) * step, math.floor(high) + 1, step)
     chart.y_axis([(float(level), _power(level)) for level in levels])
@@ -129,13 +154,26 @@ def line(x: Sequence[float], y: Sequence[float], told: str) -> str:
     return str(chart)
 
 
-def bars(values: dict[str, float], told: str) -> str:
-    """Horizontal bars on a logarithmic scale, with their names and values."""
-    most = max(values.values())
-    least = min(value for value in values.values() if value > 0) if most > 0 else 1.0
-    low = math.log10(least) - 0.5
-    high = math.log10(most) if most > 0 else 1.0
-    chart = _Chart(told, (low, max(high, low + 1)), (0.0, 1.0))
+def bars(values: dict[str, float], description: str) -> str:
+    """Draw horizontal bars on a logarithmic scale, with their names and values.
+
+    Parameters
+    ----------
+    values : dict
+        {name: value}.
+    description : str
+        Text for screen readers.
+
+    Returns
+    -------
+    str
+        SVG.
+    """
+    largest = max(values.values())
+    smallest = min(value for value in values.values() if value > 0) if largest > 0 else 1.0
+    low = math.log10(smallest) - 0.5
+    high = math.log10(largest) if largest > 0 else 1.0
+    chart = _Chart(description, (low, max(high, low + 1)), (0.0, 1.0))
     step = (HEIGHT - TOP) / len(values)
     for row, (name, value) in enumerate(values.items()):
         middle = TOP + step * (row + 0.5)

@@ -1,4 +1,4 @@
-"""Small pictures of every image for the page: the photo, its mask and what is predicted."""
+"""Small pictures of images: the photo, its mask and the prediction."""
 
 from __future__ import annotations
 
@@ -24,39 +24,63 @@ from gpgc_dask.imaging.painting import paint, rows_of, segment_chunks
 from gpgc_dask.imaging.photos import Orientation, Pixels, read_photo, silence_pillow
 from gpgc_dask.imaging.superpixels import Segments, class_counts, nearest_rows
 
-__all__ = ["Painted", "Picture", "painted", "pictures", "thumbnail_side"]
+__all__ = ["Painted", "Picture", "paint_pictures", "pictures", "thumbnail_side"]
 
 Made = TypeVar("Made")
 
-LARGEST_SIDE, SMALLEST_SIDE = 320, 80
+MAX_SIDE, MIN_SIDE = 320, 80
 PAGE_BYTES = 40_000_000
-"""About what the pictures of a page may weigh; more images get smaller pictures."""
+"""Approximate size of all pictures of a page; more images have smaller pictures."""
 
 PIXEL_BYTES = 0.4
-"""A photo's pixel as JPEG, in base64."""
+"""Size of a pixel of a photo as JPEG in base64."""
 
 JPEG_QUALITY = 76
 
 GONE = (90, 90, 90)
-"""Colour of a photo that is no longer there."""
+"""Colour of a photo that no longer exists."""
 
 
 @dataclass(frozen=True)
 class Painted:
-    """A photo (h, w, 3) and the classes of its pixels (h, w): given, VOID where void; predicted."""
+    """A photo with its given and its predicted mask.
+
+    Attributes
+    ----------
+    pixels : (height, width, 3) array of uint8
+        The photo.
+    given : (height, width) array
+        Given class of each pixel; VOID if it is void.
+    predicted : (height, width) array
+        Predicted class of each pixel.
+    gone : bool
+        Whether the photo cannot be read any more, or has another size.
+    changed : bool
+        Whether the mask has changed since ingest.
+    """
 
     pixels: Pixels
     given: Labels
     predicted: Labels
     gone: bool
-    """Whether the photo's file could not be read any more, or is of another size."""
     changed: bool = False
-    """Whether the mask's file tells other labels than it did at ingest."""
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A photo (JPEG) and its labels (PNG: red = given class, green = predicted), in base64."""
+    """A photo with its labels, as files in base64.
+
+    Attributes
+    ----------
+    width, height : int
+        Size in pixels.
+    photo : str
+        JPEG.
+    labels : str
+        PNG: red = given class, green = predicted class.
+    gone, changed : bool
+        See :class:`Painted`.
+    """
 
     width: int
     height: int
@@ -66,22 +90,34 @@ class Picture:
     changed: bool
 
     @classmethod
-    def of(cls, one: Painted) -> Picture:
-        labels = np.stack([one.given, one.predicted, np.zeros_like(one.given)], axis=2)
-        h, w = one.given.shape
-        packed = _jpeg(one.pixels), _png(labels.astype(np.uint8))
-        return cls(w, h, *packed, one.gone, one.changed)
+    def encode(cls, image: Painted) -> Picture:
+        """Encode a painted image."""
+        labels = np.stack([image.given, image.predicted, np.zeros_like(image.given)], axis=2)
+        height, width = image.given.shape
+        photo, mask = _jpeg(image.pixels), _png(labels.astype(np.uint8))
+        return cls(width, height, photo, mask, image.gone, image.changed)
 
 
 def thumbnail_side(n: int) -> int:
-    """Longest side in pixels of each of n pictures, so that all fit into a page."""
+    """Longer side of each of n pictures, so that all fit into a page.
+
+    Parameters
+    ----------
+    n : int
+        Number of pictures.
+
+    Returns
+    -------
+    int
+        Pixels.
+    """
     side = math.sqrt(PAGE_BYTES / (PIXEL_BYTES * 0.75 * max(n, 1)))
-    return int(min(max(side, SMALLEST_SIDE), LARGEST_SIDE))
+    return int(min(max(side, MIN_SIDE), MAX_SIDE))
 
 
 @dataclass(frozen=True)
 class _Task:
-    """All that one picture is made of."""
+    """Input of one picture."""
 
     photo: int
     image_path: str
@@ -96,21 +132,47 @@ class _Task:
 def pictures(
     dataset: xr.Dataset, predicted: Index, photos: Index, side: int
 ) -> Iterator[tuple[int, Picture]]:
-    """(photo, picture) of some of a dataset's photos, in the dataset's order; threads work ahead.
+    """Pictures of photos of a dataset, encoded for a page.
 
-    predicted : (N,) class numbers of the superpixels
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+    predicted : (N,) array of int
+        Predicted class of each superpixel.
+    photos : (n,) array of int
+        Numbers of the photos.
+    side : int
+        Longer side of a picture in pixels.
+
+    Yields
+    ------
+    photo : int
+        Number of the photo, in the order of the dataset.
+    picture : Picture
     """
-    return _made(dataset, predicted, photos, side, Picture.of)
+    return _make(dataset, predicted, photos, side, Picture.encode)
 
 
-def painted(
+def paint_pictures(
     dataset: xr.Dataset, predicted: Index, photos: Index, side: int
 ) -> Iterator[tuple[int, Painted]]:
-    """The same as arrays."""
-    return _made(dataset, predicted, photos, side, lambda one: one)
+    """Pictures of photos of a dataset as arrays.
+
+    Parameters
+    ----------
+    dataset, predicted, photos, side
+        See :func:`pictures`.
+
+    Yields
+    ------
+    photo : int
+        Number of the photo, in the order of the dataset.
+    picture : Painted
+    """
+    return _make(dataset, predicted, photos, side, lambda image: image)
 
 
-def _made(
+def _make(
     dataset: xr.Dataset,
     predicted: Index,
     photos: Index,
@@ -121,12 +183,12 @@ def _made(
     silence_pillow()
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for numbers, tasks in _blocks(dataset, predicted, photos):
-            made = pool.map(lambda task: finish(_painted(task, masks, side)), tasks)
+            made = pool.map(lambda task: finish(_paint(task, masks, side)), tasks)
             yield from zip(numbers, made, strict=True)
 
 
 def _masks(dataset: xr.Dataset) -> DatasetMasks | None:
-    """The dataset's masks, None where the file that had them all is gone."""
+    """The masks of the dataset; None if the file that held them all is gone."""
     try:
         return DatasetMasks.from_dataset(dataset)
     except (OSError, ValueError):
@@ -136,7 +198,7 @@ def _masks(dataset: xr.Dataset) -> DatasetMasks | None:
 def _blocks(
     dataset: xr.Dataset, predicted: Index, photos: Index
 ) -> Iterator[tuple[list[int], list[_Task]]]:
-    """Tasks of the photos whose superpixel maps lie in one chunk: each is read once."""
+    """Tasks of the photos whose superpixel maps are in one chunk, which is read once."""
     image, label = dataset["image"].values, dataset["label"].values.astype(np.intp)
     weight = dataset["weight"].values
     paths = text_values(dataset["image_path"])
@@ -160,27 +222,27 @@ def _blocks(
         yield [photo for photo, _ in chunk], tasks
 
 
-def _painted(task: _Task, masks: DatasetMasks | None, side: int) -> Painted:
+def _paint(task: _Task, masks: DatasetMasks | None, side: int) -> Painted:
     scale = min(side / max(task.height, task.width), 1.0)
     h, w = (max(round(n * scale), 1) for n in (task.height, task.width))
     given: Labels = paint(task.segments, task.given, h, w)
     try:
         photo = read_photo(task.image_path, side)
         pixels, gone = photo.pixels, photo.pixels.shape[:2] != (h, w)
-        drawn = None if gone else _drawn(masks, task.photo, photo.orientation)
+        drawn = None if gone else _read_mask(masks, task.photo, photo.orientation)
     except UnusableFileError:
         gone, drawn = True, None
     if gone:
         pixels = np.full((h, w, 3), GONE, dtype=np.uint8)
-    changed = drawn is not None and _tells_otherwise(drawn, task)
+    changed = drawn is not None and _has_changed(drawn, task)
     if drawn is not None:
         given = drawn[nearest_rows(h, drawn.shape[0])][:, nearest_rows(w, drawn.shape[1])]
     predicted = paint(task.segments, task.predicted, h, w)
     return Painted(pixels, given, predicted, gone, changed)
 
 
-def _tells_otherwise(drawn: Codes, task: _Task) -> bool:
-    """Whether a mask's majorities are not the labels that the superpixels have."""
+def _has_changed(drawn: Codes, task: _Task) -> bool:
+    """Whether the majority labels of a mask differ from the labels of the superpixels."""
     known = drawn[drawn != VOID]
     n_classes = int(max(task.given.max(), known.max(initial=0))) + 1
     counts = class_counts(task.segments, task.given.size, drawn, n_classes)
@@ -192,8 +254,8 @@ def _tells_otherwise(drawn: Codes, task: _Task) -> bool:
     )
 
 
-def _drawn(masks: DatasetMasks | None, photo: int, orientation: Orientation) -> Codes | None:
-    """The mask at the photo's own size, None where it cannot be had any more."""
+def _read_mask(masks: DatasetMasks | None, photo: int, orientation: Orientation) -> Codes | None:
+    """The mask at the size of the photo; None if it cannot be read any more."""
     try:
         return None if masks is None else masks.codes(photo, orientation)
     except (UnusableFileError, OSError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+import shutil
 from base64 import b64decode
 from html.parser import HTMLParser
 from xml.etree import ElementTree as ET
@@ -213,6 +214,18 @@ def test_a_gallery_shows_what_a_model_that_never_saw_the_image_draws(model, data
     assert model.plot.gallery(which=["photo_005.jpg"]).shape == (3, 1)
     best = model.plot.gallery(n=2, which="best", by="confidence")[0, 0].get_title()
     assert best.startswith("16. ")
+
+
+def test_a_gallery_reads_no_features(job, model, dataset, tmp_path):
+    path = shutil.copytree(job / "data.zarr", tmp_path / "data.zarr")
+    shutil.rmtree(path / "features/c")
+    photos = photo_numbers(dataset, CORRUPTED)
+    stored = paint_photos(model, open_dataset(path), photos, side=80)
+    unreviewed = pickle.loads(pickle.dumps(model))
+    del unreviewed.leave_out_
+    computed = paint_photos(unreviewed, dataset, photos, side=80)
+    for photo in photos:
+        np.testing.assert_array_equal(stored[photo].predicted, computed[photo].predicted)
 
 
 def test_overlays_paint_what_they_say():

@@ -143,11 +143,11 @@ def test_a_fit_in_a_notebook_is_one_line(notebook):
     lines = told(cell)
     assert lines[0] == "[------------] fit  reading the data"
     assert re.fullmatch(
-        r"✓ fit  settled after [\d.]+ reads in \d+ s  log evidence -?[\d.]+", lines[-1]
+        r"✓ fit  converged after [\d.]+ reads in \d+ s  log evidence -?[\d.]+", lines[-1]
     )
     pages = [bundle["text/html"] for _, bundle in cell.shown]
     assert '<progress max="1"' in pages[0]
-    assert "settled after" in pages[-1]
+    assert "converged after" in pages[-1]
     assert "<progress" not in pages[-1]
 
 
@@ -177,7 +177,7 @@ def test_a_fit_that_does_not_settle_says_so(notebook):
         f"import warnings; warnings.simplefilter('ignore')\n"
         f"{model}.fit(small.X, small.y, groups=small.groups)"
     )
-    assert told(cell)[-1].startswith("■ fit  stopped before it settled after ")
+    assert told(cell)[-1].startswith("■ fit  stopped before it converged after ")
 
 
 def test_an_ingest_in_a_notebook_is_one_line(notebook, folders, tmp_path):

@@ -1,4 +1,4 @@
-"""Predicted masks against true ones, pixel by pixel, and one set of predictions against another."""
+"""Evaluation of predicted masks against true ones, and of two sets of predictions."""
 
 from gpgc_dask.results.evaluation.scores import LEVEL, Evaluation, ImageScore, Scores, evaluate
 

@@ -1,4 +1,4 @@
-"""Which true mask and which predictions belong together."""
+"""Pairs of a true mask and its predictions."""
 
 from __future__ import annotations
 
@@ -10,15 +10,25 @@ from pathlib import Path
 from gpgc_dask.core.errors import InputError, MissingFileError, NotAFolderError
 from gpgc_dask.imaging.files import by_stem, find_images, printable
 
-__all__ = ["Found", "MaskItem"]
+__all__ = ["MaskItem", "MaskPairs"]
 
-MOST_NAMED = 5
-"""Files that an error names."""
+MAX_NAMES = 5
+"""Number of files that an error names."""
 
 
 @dataclass(frozen=True)
 class MaskItem:
-    """A true mask, its name within its folder, and each rival's prediction of it."""
+    """A true mask and its predictions.
+
+    Attributes
+    ----------
+    name : str
+        Name of the true mask within its folder.
+    true : str
+        Path of the true mask.
+    predicted : tuple of str
+        Path of the prediction in each folder of predictions.
+    """
 
     name: str
     true: str
@@ -26,16 +36,39 @@ class MaskItem:
 
 
 @dataclass(frozen=True)
-class Found:
-    """All true masks in the order of their names; how many predictions each rival has beside."""
+class MaskPairs:
+    """All true masks with their predictions.
+
+    Attributes
+    ----------
+    items : list of MaskItem
+        In the order of the names.
+    extra : list of int
+        Number of predictions without a true mask in each folder of predictions.
+    """
 
     items: list[MaskItem]
     extra: list[int]
 
     @classmethod
-    def of(
+    def find(
         cls, true: str | PathLike[str], rivals: Sequence[str | PathLike[str]], suffix: str
-    ) -> Found:
+    ) -> MaskPairs:
+        """Find the masks.
+
+        Parameters
+        ----------
+        true : path
+            Folder of true masks.
+        rivals : sequence of path
+            Folders of predictions.
+        suffix : str
+            Text that the names of true masks have after those of the predictions.
+
+        Returns
+        -------
+        MaskPairs
+        """
         folders = [Path(folder).expanduser() for folder in (true, *rivals)]
         _check_folders(folders)
         root, *sides = folders
@@ -46,7 +79,9 @@ class Found:
         }
         if not drawn:
             ending = f" whose names end in {suffix}" if suffix else ""
-            raise MissingFileError(f"there are no masks{ending} in {root}: nothing to compare")
+            raise MissingFileError(
+                f"there are no masks{ending} in {root}: there is nothing to compare"
+            )
         guesses = [_stems(side, [f for f in folders if f != side]) for side in sides]
         for side, guess in zip(sides, guesses, strict=True):
             _check_complete(drawn, guess, root, side)
@@ -63,19 +98,19 @@ class Found:
 def _check_folders(folders: list[Path]) -> None:
     for number, folder in enumerate(folders):
         if not folder.is_dir():
-            raise NotAFolderError(f"{folder} is not a folder: name the folder that holds masks")
+            raise NotAFolderError(f"{folder} is not a folder: name the folder of the masks")
         for other in folders[:number]:
             if folder.samefile(other):
                 raise InputError(
-                    f"{other} and {folder} are the same folder: predictions, true masks and what "
-                    "to test against must be in folders of their own"
+                    f"{other} and {folder} are the same folder: true masks and each set of "
+                    "predictions must be in separate folders"
                 )
 
 
 def _stems(folder: Path, others: Iterable[Path]) -> dict[str, list[str]]:
-    """{name without ending: names} of the masks in a folder, those in the other folders left out.
+    """{name without ending: names} of the masks in a folder.
 
-    Folders of predictions are at times made within that of the true masks.
+    Masks in the other folders are left out: predictions may be in a subfolder of the true masks.
     """
     names = set.intersection(*(set(find_images(folder, leave_out=other)) for other in others))
     return by_stem(sorted(names))
@@ -84,7 +119,7 @@ def _stems(folder: Path, others: Iterable[Path]) -> dict[str, list[str]]:
 def _check_complete(
     drawn: dict[str, list[str]], guess: dict[str, list[str]], root: Path, side: Path
 ) -> None:
-    """Complain where the predictions in ``side`` lack some, or have two of the same."""
+    """Raise an error if predictions in ``side`` are missing, or there are two of the same name."""
     missing = sorted(drawn.keys() - guess)
     if missing:
         other_names = (
@@ -93,21 +128,21 @@ def _check_complete(
         raise MissingFileError(
             f"{len(missing)} of {len(drawn)} true masks have no prediction: "
             f"{side} lacks {_listed(f'{stem}.*' for stem in missing)}{other_names}. "
-            f"Predict these images too, or take their masks out of {root}"
+            f"Predict these images too, or remove their masks from {root}"
         )
     _check_single((names for stem, names in guess.items() if stem in drawn), side)
 
 
-def _check_single(found: Iterable[list[str]], folder: Path) -> None:
-    doubled = [names for names in found if len(names) > 1]
+def _check_single(groups: Iterable[list[str]], folder: Path) -> None:
+    doubled = [names for names in groups if len(names) > 1]
     if doubled:
         raise InputError(
-            f"several masks in {folder} have one name: "
+            f"several masks in {folder} have the same name: "
             f"{_listed(' and '.join(names) for names in doubled)}. Rename or remove one of them"
         )
 
 
 def _listed(names: Iterable[str]) -> str:
     known = [printable(name) for name in names]
-    rest = f" and {len(known) - MOST_NAMED} more" if len(known) > MOST_NAMED else ""
-    return ", ".join(known[:MOST_NAMED]) + rest
+    rest = f" and {len(known) - MAX_NAMES} more" if len(known) > MAX_NAMES else ""
+    return ", ".join(known[:MAX_NAMES]) + rest

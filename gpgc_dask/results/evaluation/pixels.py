@@ -1,4 +1,4 @@
-"""Pixels of true masks that predictions get right, counted in bounded memory."""
+"""Counts of the pixels that predictions get right, in bounded memory."""
 
 from __future__ import annotations
 
@@ -21,26 +21,28 @@ from gpgc_dask.results.evaluation.pairs import MaskItem
 
 __all__ = ["Counts", "count_pixels"]
 
-MOST_THREADS = 4
+MAX_THREADS = 4
 
 LARGE_PIXELS = 1 << 24
-"""Masks of more pixels than this are compared one pair at a time, for the memory they take."""
+"""Masks with more pixels than this are compared one pair at a time, to limit memory."""
 
 Counts = tuple[Array, Array]
-"""(classes,) pixels of each class in a true mask; (rivals, classes) those predicted right."""
+"""(classes,) pixels of each class of a true mask, and (rivals, classes) those predicted right."""
 
 
 class _Counter:
-    """Counts the pixels of a true mask that its predictions get right."""
+    """Counts the pixels of a true mask that each prediction gets right."""
 
     def __init__(self, fmt: MaskFormat) -> None:
         self.n_classes = len(fmt.names)
-        advice = "a prediction holds 0 and one other value, as gpgc predict writes it"
+        advice = "a prediction has the value 0 and one other value, as gpgc predict writes it"
         if fmt.classes:
             known = ", ".join(map(str, fmt.values))
-            advice = f"a prediction is of some class at every pixel, one of {known} (--classes)"
+            advice = (
+                f"each pixel of a prediction has the value of a class, one of {known} (--classes)"
+            )
         self.true = _Reader("true mask", fmt)
-        # Predictions have the classes' own values but never void.
+        # Predictions have the values of the classes and are never void.
         self.predicted = _Reader("prediction", MaskFormat(classes=fmt.classes), advice)
         self.large = threading.Lock()
 
@@ -50,29 +52,42 @@ class _Counter:
             _check_size(path, self.predicted.size(path), item.true, size)
         with self.large if size[0] * size[1] > LARGE_PIXELS else nullcontext():
             truth = self.true.codes(item.true, size)
-            found = [self._hits(truth, path) for path in item.predicted]
-        return found[0][1], np.array([hits for hits, _ in found])
+            counts = [self._hits(truth, path) for path in item.predicted]
+        return counts[0][1], np.array([hits for hits, _ in counts])
 
     def _hits(self, truth: Codes, path: str) -> Counts:
-        """:func:`class_hits`, some rows at a time: it needs many bytes a pixel."""
+        """:func:`class_hits` in strips of rows, because it needs many bytes per pixel."""
         guess = self.predicted.codes(path, truth.shape)
         hits, totals = np.zeros(self.n_classes), np.zeros(self.n_classes)
         step = max(STRIP_PIXELS // truth.shape[1], 1)
         for top in range(0, len(truth), step):
-            given, found = (codes[top : top + step].astype(np.intp) for codes in (truth, guess))
-            more = class_hits(given, found, self.n_classes)
+            true, own = (codes[top : top + step].astype(np.intp) for codes in (truth, guess))
+            more = class_hits(true, own, self.n_classes)
             hits, totals = hits + more[0], totals + more[1]
         return hits, totals
 
 
 def count_pixels(items: list[MaskItem], fmt: MaskFormat, progress: Listener | None) -> list[Counts]:
-    """The counts of each item, by threads of which each holds one pair of masks."""
+    """Count the pixels of all masks, in threads that hold one pair of masks each.
+
+    Parameters
+    ----------
+    items : list of MaskItem
+    fmt : MaskFormat
+        Format of the true masks.
+    progress : callable, optional
+        Called with a :class:`~gpgc_dask.core.progress.Progress` after each mask.
+
+    Returns
+    -------
+    list of Counts
+    """
     counts = []
     meter = Meter(progress, "images", len(items))
-    pool = ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1))
+    pool = ThreadPoolExecutor(min(MAX_THREADS, os.cpu_count() or 1))
     try:
-        for one in pool.map(_Counter(fmt), items):
-            counts.append(one)
+        for each in pool.map(_Counter(fmt), items):
+            counts.append(each)
             meter(1, 0)
     finally:
         pool.shutdown(cancel_futures=True)
@@ -81,14 +96,14 @@ def count_pixels(items: list[MaskItem], fmt: MaskFormat, progress: Listener | No
 
 @dataclass(frozen=True)
 class _Reader:
-    """Reads masks of one kind; ``advice``: of its values, where no option has a say in them."""
+    """Reads masks of one kind; ``advice`` describes values that no option can change."""
 
     kind: str
     fmt: MaskFormat
     advice: str = ""
 
     def size(self, path: str) -> tuple[int, int]:
-        """(height, width), from the header alone."""
+        """(height, width), from the header of the file."""
         try:
             with open_image(path) as image:
                 return image.height, image.width
@@ -99,9 +114,9 @@ class _Reader:
         try:
             return read_mask(path, self.fmt, Orientation(*size, size))
         except UnusableFileError as error:
-            text, damaged = str(error), f"mask {path}: "
-            if text.startswith(damaged):
-                raise self._error(path, text.removeprefix(damaged)) from None
+            text, prefix = str(error), f"mask {path}: "
+            if text.startswith(prefix):
+                raise self._error(path, text.removeprefix(prefix)) from None
             reason = text.removeprefix("mask ")
             if self.advice:
                 reason = f"{reason.partition(': ')[0]}: {self.advice}"
@@ -111,11 +126,11 @@ class _Reader:
         return UnusableFileError(printable(f"{self.kind} {path}: {reason}"))
 
 
-def _check_size(predicted: str, found: tuple[int, int], true: str, size: tuple[int, int]) -> None:
-    if found != size:
+def _check_size(predicted: str, own: tuple[int, int], true: str, size: tuple[int, int]) -> None:
+    if own != size:
         raise UnusableFileError(
             printable(
-                f"prediction {predicted} is {found[1]}×{found[0]} pixels but its true mask {true} "
-                f"{size[1]}×{size[0]}: scale or turn one of them"
+                f"prediction {predicted} has {own[1]}×{own[0]} pixels, but its true mask {true} "
+                f"has {size[1]}×{size[0]}: scale or turn one of them"
             )
         )

@@ -1,4 +1,4 @@
-"""Scores of predicted masks, and the test of one set of predictions against another."""
+"""Scores of predicted masks, and the test that compares two sets of predictions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gpgc_dask.core.progress import Listener, work_listener
 from gpgc_dask.imaging.files import printable
 from gpgc_dask.imaging.masks import MaskFormat
 from gpgc_dask.imaging.photos import silence_pillow
-from gpgc_dask.results.evaluation.pairs import Found
+from gpgc_dask.results.evaluation.pairs import MaskPairs
 from gpgc_dask.results.evaluation.pixels import count_pixels
 
 __all__ = ["LEVEL", "Evaluation", "ImageScore", "Scores", "evaluate"]
@@ -27,9 +27,14 @@ __all__ = ["LEVEL", "Evaluation", "ImageScore", "Scores", "evaluate"]
 
 @dataclass(frozen=True)
 class ImageScore:
-    """``average_class_accuracy``: over the classes of its true mask; None where that is all void.
+    """Score of an image.
 
-    ``image``: path of the true mask within its folder, with forward slashes.
+    Attributes
+    ----------
+    image : str
+        Path of the true mask within its folder, with forward slashes.
+    average_class_accuracy : float or None
+        Average over the classes of the true mask; None if it is all void.
     """
 
     image: str
@@ -38,16 +43,26 @@ class ImageScore:
 
 @dataclass(frozen=True)
 class Scores:
-    """How right a folder of predictions is. Shares are of pixels, 0 … 1, pooled over all images.
+    """Scores of a folder of predictions. Accuracies are shares of pixels, over all images.
 
     Attributes
     ----------
-    average_class_accuracy : share of each class's pixels predicted right, averaged over the
-        classes that occur
-    foreground_accuracy, background_accuracy : background is the class of value 0, or the first
-        where none has it; foreground the average over all others. None where no pixel is such
-    class_accuracy : {class: share}, None for a class that does not occur
-    images : number of true masks;  ignored : number of predictions without one
+    average_class_accuracy : float
+        Share of the pixels of each class that are predicted right, averaged over the classes that
+        occur.
+    foreground_accuracy : float or None
+        Average over all classes but the background; None if there are no such pixels.
+    background_accuracy : float or None
+        Accuracy of the class with value 0, or of the first class if none has that value; None if
+        there are no such pixels.
+    class_accuracy : dict
+        {class: share}, None for a class that does not occur.
+    images : int
+        Number of true masks.
+    ignored : int
+        Number of predictions without a true mask.
+    per_image : list of ImageScore
+        Scores of the images.
     """
 
     average_class_accuracy: float
@@ -61,17 +76,25 @@ class Scores:
 
 @dataclass(frozen=True)
 class Evaluation(Scores):
-    """Scores of predictions; with a second set, ``against``, also which of the two is better.
+    """Scores of predictions, and their comparison with a second set of predictions.
 
-    The rest is about the images' own average class accuracies, and None without a second set.
+    The comparison uses the average class accuracies of the images. Its attributes are None without
+    a second set.
 
     Attributes
     ----------
-    wilcoxon_p : two-sided, of the Wilcoxon signed-rank test; 1 where no image differs
-    significant : p < 0.001, the paper's level
-    better : which has the larger sum of ranks, the way the test points; None if they are equal
-    images_better, images_worse : number of images on which the predictions are, against the others
-    too_few : so few images differ that p could not be below 0.001 if all differed one way
+    against : Scores or None
+        Scores of the second set.
+    wilcoxon_p : float or None
+        Two-sided p value of the Wilcoxon signed-rank test; 1 if no image differs.
+    significant : bool or None
+        Whether p < 0.001, the level of the paper.
+    better : {"predicted", "against"} or None
+        The set with the larger sum of ranks; None if they are equal.
+    images_better, images_worse : int or None
+        Number of images on which the first set is better or worse than the second.
+    too_few : bool or None
+        Whether so few images differ that p could not be below 0.001 in any case.
     """
 
     against: Scores | None = None
@@ -83,19 +106,29 @@ class Evaluation(Scores):
     too_few: bool | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON; without a second set, without what is said of it."""
-        told = asdict(self)
+        """Plain values for JSON.
+
+        Returns
+        -------
+        dict
+            Without the comparison if there is no second set.
+        """
+        values = asdict(self)
         if self.against is not None:
-            return told
-        return {key: value for key, value in told.items() if key in Scores.__dataclass_fields__}
+            return values
+        return {key: value for key, value in values.items() if key in Scores.__dataclass_fields__}
 
     def to_csv(self) -> str:
-        """A line an image: image, average_class_accuracy and, with a second set, against.
+        """The scores of the images as CSV.
 
-        Images that are all void have no value.
+        Returns
+        -------
+        str
+            Columns image, average_class_accuracy and, with a second set, against. Images that are
+            all void have no value.
         """
         columns = ["image", "average_class_accuracy"]
-        rows = [[one.image, one.average_class_accuracy] for one in self.per_image]
+        rows = [[score.image, score.average_class_accuracy] for score in self.per_image]
         if self.against is not None:
             columns.append("against")
             for row, other in zip(rows, self.against.per_image, strict=True):
@@ -119,51 +152,65 @@ def evaluate(
 ) -> Evaluation:
     """Compare a folder of predicted masks with a folder of true ones, pixel by pixel.
 
-    Masks of the same name, whatever the ending, in the same subfolder belong together. Every true
-    mask needs a prediction; void pixels of true masks do not count.
+    Masks of the same name in the same subfolder belong together; their endings may differ. Every
+    true mask needs a prediction. Void pixels of true masks do not count.
 
     Parameters
     ----------
-    predicted, true : folders
-    against : a second folder of predictions for the same true masks, to test the first against
-    foreground, classes, void, threshold : how true masks are read, see
-        :class:`~gpgc_dask.imaging.masks.MaskFormat`. Predictions are read as they are written:
-        values of ``classes`` if given, else 0 for background and one other value for foreground
-    mask_suffix : what true masks' names have after those of the predictions; other files of the
-        folder are passed over
-    progress : True shows a live line in a notebook, prints lines to stderr elsewhere; a callable
-        is called with a :class:`~gpgc_dask.core.progress.Progress` image by image
+    predicted : path
+        Folder of predictions. They have the values of ``classes`` if these are given, else 0 for
+        background and one other value for foreground.
+    true : path
+        Folder of true masks.
+    against : path, optional
+        A second folder of predictions for the same true masks, to compare the first with.
+    foreground, classes, void, threshold
+        How true masks are read, see :class:`~gpgc_dask.imaging.masks.MaskFormat`.
+    mask_suffix : str, default ""
+        Text that the names of true masks have after those of the predictions. Other files in the
+        folder are ignored.
+    progress : bool or callable, optional
+        True shows a live line in a notebook and prints lines to stderr elsewhere. A callable is
+        called with a :class:`~gpgc_dask.core.progress.Progress` after each image.
+
+    Returns
+    -------
+    Evaluation
 
     Examples
     --------
     >>> from gpgc_dask import evaluate
-    >>> found = evaluate("predicted-clean", "true-masks", against="predicted-all")
-    >>> found.average_class_accuracy, found.better, found.significant
+    >>> result = evaluate("predicted-clean", "true-masks", against="predicted-all")
+    >>> result.average_class_accuracy, result.better, result.significant
     (1.0, 'predicted', False)
     """
     named = tuple((classes or {}).items())
     fmt = MaskFormat(tuple(foreground), named, tuple(void), threshold)
     if len(set(fmt.names)) < len(fmt.names):
-        raise InputError(f"classes need names of their own, got {', '.join(fmt.names)}")
+        raise InputError(f"classes need different names, got {', '.join(fmt.names)}")
     rivals = [predicted] if against is None else [predicted, against]
-    found = Found.of(true, rivals, mask_suffix)
+    pairs = MaskPairs.find(true, rivals, mask_suffix)
     with warnings.catch_warnings(), work_listener(progress) as listener:
         silence_pillow()
-        counts = count_pixels(found.items, fmt, listener)
-    totals = np.array([one[0] for one in counts])
+        counts = count_pixels(pairs.items, fmt, listener)
+    totals = np.array([each[0] for each in counts])
     if not totals.any():
-        raise InputError(f"all pixels of the true masks in {true} are void: nothing to compare")
-    names = [printable(item.name) for item in found.items]
+        raise InputError(
+            f"all pixels of the true masks in {true} are void: there is nothing to compare"
+        )
+    names = [printable(item.name) for item in pairs.items]
     scores = [
-        _scores(np.array([one[1][rival] for one in counts]), totals, fmt, names, found.extra[rival])
+        _scores(
+            np.array([each[1][rival] for each in counts]), totals, fmt, names, pairs.extra[rival]
+        )
         for rival in range(len(rivals))
     ]
     result = Evaluation(**vars(scores[0]))
-    return result if against is None else replace(result, **_compared(*scores))
+    return result if against is None else replace(result, **_compare(*scores))
 
 
 def _scores(hits: Array, totals: Array, fmt: MaskFormat, names: list[str], ignored: int) -> Scores:
-    """hits, totals : (images, classes) pixels predicted right, and all."""
+    """Scores from (images, classes) counts of pixels predicted right, and of all pixels."""
     right, of = hits.sum(0), totals.sum(0)
     background = np.arange(of.size) == (fmt.background or 0)
     return Scores(
@@ -176,7 +223,7 @@ def _scores(hits: Array, totals: Array, fmt: MaskFormat, names: list[str], ignor
         images=len(names),
         ignored=ignored,
         per_image=[
-            ImageScore(*one) for one in zip(names, map(_average, hits, totals), strict=True)
+            ImageScore(*pair) for pair in zip(names, map(_average, hits, totals), strict=True)
         ],
     )
 
@@ -185,10 +232,10 @@ def _average(hits: Array, totals: Array) -> float | None:
     return average_class_accuracy(hits, totals) if totals.any() else None
 
 
-def _compared(ours: Scores, theirs: Scores) -> dict[str, Any]:
-    """What an :class:`Evaluation` says of two sets of predictions."""
+def _compare(ours: Scores, theirs: Scores) -> dict[str, Any]:
+    """The comparison of two sets of predictions, as attributes of an :class:`Evaluation`."""
     mine, other = (
-        np.array([one.average_class_accuracy for one in side.per_image], dtype=np.float64)
+        np.array([score.average_class_accuracy for score in side.per_image], dtype=np.float64)
         for side in (ours, theirs)
     )
     test = signed_rank(mine, other)

@@ -66,15 +66,15 @@ class Cleanlab(ExportFormat):
                 f"a {type(model).__name__} has no probabilities: export without the dataset, or "
                 "fit a GPGC or GP"
             )
-        given = training_arrays(dataset)
+        arrays = training_arrays(dataset)
         values = leave_out_values(model, dataset)
         logits = likelihood_logits(values, 0.0, model.typical_noise)
         place = np.full(dataset.sizes["photo"], -1)
         place[photos] = np.arange(photos.size)
-        image = place[np.asarray(given.groups.codes)]
-        used = (image >= 0) & (given.weight > 0)
+        image = place[np.asarray(arrays.groups.codes)]
+        used = (image >= 0) & (arrays.weight > 0)
         return {
-            "labels": np.searchsorted(model.classes_, given.y[used]),
+            "labels": np.searchsorted(model.classes_, arrays.y[used]),
             "pred_probs": to_probabilities(logits, model.classes_.size)[used],
             "image_of_label": image[used],
         }

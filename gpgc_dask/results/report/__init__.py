@@ -1,4 +1,4 @@
-"""One HTML page that shows which masks are suspect: opens from disk, needs no network."""
+"""The report: one HTML page that shows suspect masks, opens from disk and needs no network."""
 
 from gpgc_dask.results.report.page import ReportSummary, write_report
 
