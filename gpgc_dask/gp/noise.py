@@ -29,7 +29,7 @@ __all__ = [
 
 
 EM_LEVERAGE_SHARE = 0.8
-"""Above this share Γⱼ/Wⱼ the MacKay denominator is not trusted and the group takes an EM step."""
+"""Share Γⱼ/Wⱼ above which a group takes an EM step: MacKay's denominator is too close to 0."""
 
 
 MIN_NOISE_SHARE = 0.3
@@ -41,8 +41,8 @@ class NoiseModel:
 
     Parameters
     ----------
-    index : (J,) array of int
-        Parameter of each group, numbered 0 … M-1 without gaps.
+    index : array of int of shape (J,)
+        Parameter of each group, numbered from 0 to M - 1 without gaps.
 
     Attributes
     ----------
@@ -91,8 +91,8 @@ def tied(n_groups: int, owners: Index | None = None) -> Index:
     ----------
     n_groups : int
         J, the number of groups.
-    owners : (J,) array of int
-        Owner of each group, numbered 0 … M-1.
+    owners : array of int of shape (J,)
+        Owner of each group, numbered from 0 to M - 1.
     """
     if owners is None:
         raise InputError("a tied noise needs the owner of each group: pass noise_groups")

@@ -18,22 +18,23 @@ class Training:
 
     Attributes
     ----------
-    X : (N, k) NumPy or dask array of floats
+    X : NumPy or dask array of shape (N, k)
+        Features.
     rows : Rows
         Class, weight and group of each row.
-    classes : (C,) array
+    classes : array of shape (C,)
         Class labels, sorted, in the type they were passed in.
-    class_weight : (C,) array of float
+    class_weight : array of shape (C,)
         Factor of the weights of each class.
-    groups : (J,) array
+    groups : array of shape (J,)
         Group labels, sorted.
     noise : NoiseModel
         Which noise variance each group uses.
-    noise_groups : (M,) array or None
+    noise_groups : array of shape (M,) or None
         Labels of the owners that share a noise variance; None if there are no owners.
-    feature_index : (k,) array of int
+    feature_index : array of int of shape (k,)
         Feature group of each column.
-    feature_groups : array
+    feature_groups : array of shape (n_g,)
         Labels of the feature groups, sorted.
     """
 
