@@ -89,11 +89,16 @@ def test_optimum_is_that_of_the_dense_evidence():
     )
     Y = np.where(y == 1, 1.0, -1.0)[:, None]
 
-    def value(x):
-        noise = np.exp(x[:5])[OWNERS[groups]]
-        return -DenseGP(X, Y, noise, np.full(6, np.exp(x[5]))).log_evidence
+    def value_and_gradient(x):
+        dense = DenseGP(X, Y, np.exp(x[:5])[OWNERS[groups]], np.full(6, np.exp(x[5])))
+        gradient = [
+            dense.gradient_noise(OWNERS[groups], 5),
+            dense.gradient_scales(np.zeros(6, int)),
+        ]
+        return -dense.log_evidence, np.concatenate(gradient)
 
-    best = minimize(value, np.r_[np.zeros(5), -2.0], method="L-BFGS-B", options={"ftol": 1e-15})
+    start = np.r_[np.zeros(5), -2.0]
+    best = minimize(value_and_gradient, start, jac=True, method="L-BFGS-B", options={"ftol": 1e-15})
     assert model.log_evidence_ == pytest.approx(-best.fun, abs=1e-4)
     np.testing.assert_allclose(np.log(model.noise_group_variance_), best.x[:5], atol=2e-3)
 

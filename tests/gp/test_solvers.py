@@ -18,7 +18,7 @@ PROBLEMS = {
     "plain": {"n": 6000, "k": 60, "n_groups": 100, "seed": 1},
     "many features": {"n": 2400, "k": 200, "n_groups": 60, "seed": 2},
     "small groups": {"n": 1500, "k": 50, "n_groups": 150, "seed": 3},
-    "noisy": {"n": 4000, "k": 80, "n_groups": 50, "seed": 4, "spoilt": 0.7},
+    "noisy": {"n": 4000, "k": 80, "n_groups": 50, "seed": 4, "corrupted": 0.7},
     "tempered": {"n": 6000, "k": 90, "n_groups": 100, "seed": 5},
 }
 
