@@ -3,8 +3,8 @@
 Choosing C takes n_folds × 20 fits, and LibLinear is slow at large C. The folds are therefore fitted
 by Newton's method on the rows inside the margin (Keerthi & DeCoste 2005), starting from the fit of
 the C before: the same strictly convex problem, thus the same optimum and the same held-out
-predictions, in a few passes over the rows. With LibLinear in its place ``MarginSVM().fit`` takes several
-times as long, and the more so the more features there are.
+predictions, in a few passes over the rows. With LibLinear in its place ``MarginSVM().fit`` takes
+several times as long, and the more so the more features there are.
 """
 
 from __future__ import annotations
