@@ -17,6 +17,7 @@ PACKAGE = ROOT / "gpgc_dask"
 FILES = sorted([*PACKAGE.rglob("*.py"), *(ROOT / "tests").rglob("*.py")])
 
 MAX_TOP_LEVEL_MODULES = 4
+MAX_FILE_LINES = 500
 MAX_BODY_LINES = 60
 """Lines from the first to the last statement: signatures and docstrings are not counted."""
 
@@ -84,6 +85,11 @@ def test_a_new_package_needs_a_layer(checkout):
 
 def test_few_modules_at_the_top_level():
     assert len(list(PACKAGE.glob("*.py"))) <= MAX_TOP_LEVEL_MODULES
+
+
+def test_files_are_short():
+    lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in FILES}
+    assert {name: lines for name, lines in lengths.items() if lines > MAX_FILE_LINES} == {}
 
 
 def body_lines(function):
