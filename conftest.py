@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
 import pytest
+from dask.system import CPU_COUNT
 
 from gpgc_dask.pipelines.ingest import ingest
 from gpgc_dask.pipelines.train import train
@@ -14,15 +14,15 @@ from tests.support.ingesting import QUICK
 from tests.support.places import save_folders, save_others
 
 MAX_PROCESSES = 8
-"""More would wait for the longest files: pytest-xdist runs each file in one process."""
+"""More would only wait for the longest files, each of which runs in one process."""
 
 
 def pytest_xdist_auto_num_workers(config):
-    """One process per core where folders are tested; a few files are tested without any."""
+    """Run folders in one process per core, single files in the process of pytest itself."""
     paths = [Path(argument.partition("::")[0]) for argument in config.args]
     if not any(path.is_dir() for path in paths):
         return 0
-    return min(len(os.sched_getaffinity(0)), MAX_PROCESSES)
+    return min(CPU_COUNT, MAX_PROCESSES)
 
 
 def pytest_collection_modifyitems(config, items):
