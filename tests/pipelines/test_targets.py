@@ -19,6 +19,11 @@ from tests.support.object_store import object_store
 pytestmark = pytest.mark.newest
 
 
+def test_resume_and_overwrite_exclude_each_other():
+    with pytest.raises(ValueError, match=r"resume keeps .* overwrite replaces it: choose one"):
+        RunOptions(resume=True, overwrite=True)
+
+
 def test_an_existing_dataset_is_kept_by_default(folders, reference, tmp_path):
     target = tmp_path / "data.zarr"
     shutil.copytree(reference, target)
