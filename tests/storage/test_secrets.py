@@ -34,7 +34,7 @@ STOPPED_FIT = """
 import json, logging, sys
 from distributed import Client, LocalCluster
 from distributed.diagnostics.plugin import SchedulerPlugin
-from gpgc_dask import open_dataset
+from gpgc_dask import RunOptions, open_dataset
 from gpgc_dask.pipelines.train import train
 
 class Keys(SchedulerPlugin):
@@ -56,12 +56,12 @@ def main(data, target, options, found):
         if entry["iteration"] == 1:
             raise RuntimeError("stopped")
 
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster:
         keys = Keys()
         cluster.scheduler.add_plugin(keys)
         with Client(cluster) as client:
             try:
-                train(data, target, progress=stop, storage_options=options)
+                train(data, target, run=RunOptions(progress=stop), storage_options=options)
             except RuntimeError as error:
                 assert str(error) == "stopped", error
             print(client.get_scheduler_logs(), client.get_worker_logs(), client)
@@ -137,7 +137,7 @@ def look_through(proxy, folder) -> int:
     return len(names) + len(paths)
 
 
-def test_no_artefact_holds_a_credential(proxy, keys, tmp_path):
+def test_no_artefact_holds_a_credential(proxy, keys, tmp_path, run):
     """Output, logs, names of tasks, checkpoint, model, both reports; of a stopped, a resumed fit.
 
     s3fs is also given other keys by hand, for the first of the two.
@@ -150,11 +150,13 @@ def test_no_artefact_holds_a_credential(proxy, keys, tmp_path):
     assert "sweep" in tasks.read_text()
     assert Location.of(f"{target}.unfinished.npz", proxy.options).exists()
     look_through(proxy, tmp_path)
-    fit = ["fit", data, "-o", target, "--workers", 2, "--resume"]
+    fit = ["fit", data, "-o", target, "--workers", 1, "--resume"]
     page = tmp_path / "performance.html"
     run_process("-m", "gpgc_dask", "--debug", *fit, "--performance-report", page)
     assert page.exists()
-    run_process("-m", "gpgc_dask", "report", data, target, "-o", tmp_path / "report.html")
+    code, out, err = run("report", data, target, "-o", tmp_path / "report.html")
+    assert_unmarked(out + err, "output of report")
+    assert code == 0, err
     assert look_through(proxy, tmp_path) > 50
 
 
