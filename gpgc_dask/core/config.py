@@ -59,8 +59,10 @@ def seconds(name: str) -> float:
     value = _find(name)
     if not isinstance(value, str):
         return float(value)
-    match = re.fullmatch(r"\s*([\d.]+)\s*([a-z]*?)s?\s*", value.lower())
+    match = re.fullmatch(r"\s*([\d.]+)\s*([a-z]*)\s*", value.lower())
     unit = "s" if match is None or not match[2] else match[2]
+    if unit not in UNITS:
+        unit = unit.removesuffix("s")
     if match is None or unit not in UNITS:
         raise InputError(f"gpgc.{name} is {value!r}: give seconds, or text such as '2 minutes'")
     return float(match[1]) * UNITS[unit]
