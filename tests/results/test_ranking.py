@@ -270,7 +270,7 @@ def test_a_dataset_made_again_is_another_one(tmp_path):
     model = GPGC().fit(open_dataset(tmp_path / "d.zarr"))
     save_mask(tmp_path, "photo_000", np.zeros((60, 80)))
     ingest(images, masks, tmp_path / "d.zarr", recipe=QUICK, run=RunOptions(overwrite=True))
-    with pytest.raises(ValueError, match="has been made anew since"):
+    with pytest.raises(ValueError, match="has been created again since"):
         model.review(open_dataset(tmp_path / "d.zarr"))
 
 
