@@ -18,8 +18,9 @@ from gpgc_dask.core.errors import ExistsError, NotAFolderError
 from gpgc_dask.core.progress import Progress
 from gpgc_dask.data.dataset import open_dataset
 from gpgc_dask.demo.folders import write_set
-from gpgc_dask.imaging.backbones import BackboneLike, find_backbone
+from gpgc_dask.imaging.backbones import Backbone, BackboneLike, find_backbone
 from gpgc_dask.imaging.painting import write_masks
+from gpgc_dask.models.protocol import FittedModel
 from gpgc_dask.models.review import rank, require_review
 from gpgc_dask.pipelines.ingest import Recipe, RunOptions, ingest
 from gpgc_dask.pipelines.train import train
@@ -137,6 +138,39 @@ def run_demo(
     clock = _Clock()
     with clock("drawing"):
         truth = write_set(place, n, seed=seed, progress=events.progress)
+    model, ranking = _run_commands(place, backbone, loaded_backbone, events, clock, client)
+    with clock("evaluation"):
+        dataset = open_dataset(place / "data.zarr")
+        write_masks(dataset, model.predict(dataset), place / "predicted")
+        given, learned = (
+            evaluate(place / name, place / "truth").average_class_accuracy
+            for name in ("masks", "predicted")
+        )
+    kinds = _count_found(truth, ranking)
+    result = DemoResult(
+        folder=str(place),
+        report=str(place / "report.html"),
+        images=n,
+        corrupted=sum(of for _, of in kinds.values()),
+        found=sum(found for found, _ in kinds.values()),
+        kinds=kinds,
+        given_accuracy=given,
+        learned_accuracy=learned,
+        seconds=clock.seconds,
+    )
+    write_whole(place / MARK, json.dumps(asdict(result), indent=2).encode())
+    return result
+
+
+def _run_commands(
+    place: Path,
+    backbone: BackboneLike,
+    loaded_backbone: Backbone,
+    events: DemoListener,
+    clock: _Clock,
+    client: AbstractContextManager[Any] | None,
+) -> tuple[FittedModel, pd.DataFrame]:
+    """Ingest, fit, rank and report, as the commands do; return the model and the ranking."""
     data, model_path, page = place / "data.zarr", place / "model.zarr", place / "report.html"
     chosen = f" --backbone {backbone}" if isinstance(backbone, str) and backbone != "lite0" else ""
     events.command(f"$ gpgc ingest {place / 'images'} {place / 'masks'} -o {data}{chosen}")
@@ -155,29 +189,10 @@ def run_demo(
     events.command(f"$ gpgc rank {model_path} -o {place / 'ranking.csv'}")
     write_whole(place / "ranking.csv", to_csv(ranking).encode())
     events.command(f"$ gpgc report {data} {model_path} -o {page}")
-    dataset = open_dataset(data)
     with clock("report"):
+        dataset = open_dataset(data)
         write_report(dataset, model, page, title="gpgc demo", progress=events.progress)
-    with clock("evaluation"):
-        write_masks(dataset, model.predict(dataset), place / "predicted")
-        given, learned = (
-            evaluate(place / name, place / "truth").average_class_accuracy
-            for name in ("masks", "predicted")
-        )
-    kinds = _count_found(truth, ranking)
-    result = DemoResult(
-        folder=str(place),
-        report=str(page),
-        images=n,
-        corrupted=sum(of for _, of in kinds.values()),
-        found=sum(found for found, _ in kinds.values()),
-        kinds=kinds,
-        given_accuracy=given,
-        learned_accuracy=learned,
-        seconds=clock.seconds,
-    )
-    write_whole(place / MARK, json.dumps(asdict(result), indent=2).encode())
-    return result
+    return model, ranking
 
 
 def _clear(place: Path) -> Path:

@@ -88,10 +88,8 @@ def compare(
 
     Parameters
     ----------
-    train : xarray.Dataset
-        Training images, whose masks may be unreliable.
-    test : xarray.Dataset
-        Test images, whose masks are right.
+    train, test : xarray.Dataset
+        Training images, whose masks may be unreliable, and test images, whose masks are right.
     truth : path, optional
         Folder of the true masks of the training photos, to evaluate the rankings.
     truth_format : MaskFormat, optional
@@ -122,33 +120,46 @@ def compare(
     >>> sorted({run.model for run in results.runs})
     ['GP', 'GP, c = 1', 'GP-GC', 'GP-GC, c = 1']
     """
-    check_same_features(test, provenance(train), train.sizes["feature"])
-    if train.attrs["classes"] != test.attrs["classes"]:
-        raise InputError(
-            f"the datasets have other classes, {train.attrs['classes']} and "
-            f"{test.attrs['classes']}: ingest both with the same options for masks"
-        )
+    _check_datasets(train, test)
     true_masks = None if truth is None else TrueMasks(train, truth, truth_format)
     runner = Runner(train, test, svm_rows, announce or (lambda text: None))
     fitted = _table_1(runner, svm=svm, truth=true_masks)
     scores = _scores(runner, fitted, cleanlab)
     _table_2(runner, scores, draws, svm=svm)
     reads = _table_3(runner, scores, shares)
-    quality = None
-    if true_masks is not None:
-        runner.announce("comparing the masks with the truth")
-        empty = np.array(["empty mask" in flags for flags in text_values(train["flags"])])
-        quality = quality_table(scores, true_iou(train, true_masks), empty)
+    quality = None if true_masks is None else _quality(runner, scores, true_masks)
+    return _collect(runner, scores, quality, reads)
+
+
+def _collect(
+    runner: Runner, scores: dict[str, Array], quality: pd.DataFrame | None, reads: int
+) -> Comparison:
     return Comparison(
-        train=provenance(train),
-        test=provenance(test),
+        train=provenance(runner.train),
+        test=provenance(runner.test),
         runs=runner.runs,
         test_names=runner.truth.names,
-        train_names=text_values(train["image_name"]).tolist(),
+        train_names=text_values(runner.train["image_name"]).tolist(),
         scores=scores,
         quality=quality,
         table3_reads=reads,
     )
+
+
+def _check_datasets(train: xr.Dataset, test: xr.Dataset) -> None:
+    check_same_features(test, provenance(train), train.sizes["feature"])
+    if train.attrs["classes"] != test.attrs["classes"]:
+        raise InputError(
+            f"the datasets have other classes, {train.attrs['classes']} and "
+            f"{test.attrs['classes']}: ingest both with the same options for masks"
+        )
+
+
+def _quality(runner: Runner, scores: dict[str, Array], truth: TrueMasks) -> pd.DataFrame:
+    runner.announce("comparing the masks with the truth")
+    train = runner.train
+    empty = np.array(["empty mask" in flags for flags in text_values(train["flags"])])
+    return quality_table(scores, true_iou(train, truth), empty)
 
 
 def _table_1(runner: Runner, *, svm: bool, truth: TrueMasks | None) -> dict[str, FittedModel]:

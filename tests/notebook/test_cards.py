@@ -112,10 +112,10 @@ def test_a_reviewed_model_shows_its_worst_and_best(model):
     assert "3 of 16" in page.texts
     assert f"{model.log_evidence_:,.1f}" in page.texts
     ranked = model.to_pandas().index.tolist()
-    told = [text for text in page.texts if text in ranked]
-    assert told == ranked[:5] + ranked[::-1][:5]
-    assert set(told[:3]) == set(CORRUPTED)
-    assert set(page.pictures) == {f"{name} with its mask" for name in told}
+    listed = [text for text in page.texts if text in ranked]
+    assert listed == ranked[:5] + ranked[::-1][:5]
+    assert set(listed[:3]) == set(CORRUPTED)
+    assert set(page.pictures) == {f"{name} with its mask" for name in listed}
     assert all(src.startswith("data:image/jpeg;base64,") for src in page.pictures.values())
     assert [chart.tag for chart in page.charts] == 4 * ["{http://www.w3.org/2000/svg}svg"]
     assert "svg" not in page.tags  # its texts would stand in notebooks that are not trusted yet

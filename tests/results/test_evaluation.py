@@ -37,8 +37,8 @@ def save(folder, **masks):
     return folder
 
 
-def spoil(rng, values, choices, share):
-    """The mask with a share of its pixels drawn anew."""
+def corrupt(rng, values, choices, share):
+    """The mask with a share of its pixels drawn again."""
     return np.where(rng.random(values.shape) < share, rng.choice(choices, values.shape), values)
 
 
@@ -66,13 +66,13 @@ def values_of(scores):
 def test_two_classes(tmp_path):
     rng = np.random.default_rng(0)
     trues = [(rng.random((7 + i, 9)) < 0.3) * 255 for i in range(6)]
-    guesses = [spoil(rng, true, [0, 255], 0.4) for true in trues]
+    guesses = [corrupt(rng, true, [0, 255], 0.4) for true in trues]
     names = ["b", "a", "sub__a", "sub__deep__c", "d", "e.f"]
     true = save(tmp_path / "true", **dict(zip(names, trues, strict=True)))
     predicted = save(tmp_path / "predicted", **dict(zip(names, guesses, strict=True)))
     (background, foreground), per_image = dense(trues, guesses, [0, 255])
-    told = []
-    found = evaluate(predicted, true, progress=told.append)
+    reported = []
+    found = evaluate(predicted, true, progress=reported.append)
     assert found.average_class_accuracy == pytest.approx((background + foreground) / 2, rel=1e-12)
     assert found.background_accuracy == pytest.approx(background, rel=1e-12)
     assert found.foreground_accuracy == pytest.approx(foreground, rel=1e-12)
@@ -84,7 +84,7 @@ def test_two_classes(tmp_path):
     assert values_of(found) == pytest.approx([per_image[i] for i in (1, 0, 4, 5, 2, 3)], rel=1e-12)
     assert (found.images, found.ignored) == (6, 0)
     assert (found.against, found.wilcoxon_p, found.better) == (None, None, None)
-    assert [(one.done, one.total) for one in told] == [(i, 6) for i in range(7)]
+    assert [(one.done, one.total) for one in reported] == [(i, 6) for i in range(7)]
 
 
 @pytest.mark.parametrize("classes", [THREE, {9: "rider", 4: "horse", 0: "ground"}])
@@ -93,7 +93,7 @@ def test_several_classes_and_void(tmp_path, classes):
     trues = [rng.choice([0, 4, 9, 77], (11, 13), p=[0.5, 0.3, 0.1, 0.1]) for _ in range(5)]
     trues[2][trues[2] == 9] = 4
     trues[3][:] = 77
-    guesses = [np.where(true == 77, 9, spoil(rng, true, [0, 4, 9], 0.5)) for true in trues]
+    guesses = [np.where(true == 77, 9, corrupt(rng, true, [0, 4, 9], 0.5)) for true in trues]
     guesses = [np.where(guess == 77, 0, guess) for guess in guesses]
     names = list("abcde")
     true = save(tmp_path / "true", **dict(zip(names, trues, strict=True)))
@@ -188,7 +188,7 @@ def test_folders_within_folders(tmp_path):
 def test_large_masks_strip_by_strip(tmp_path, monkeypatch):
     rng = np.random.default_rng(2)
     true = (rng.random((50, 30)) < 0.5) * 255
-    guess = spoil(rng, true, [0, 255], 0.5)
+    guess = corrupt(rng, true, [0, 255], 0.5)
     folders = save(tmp_path / "p", a=guess), save(tmp_path / "t", a=true)
     whole = evaluate(*folders)
     monkeypatch.setattr(pixels, "STRIP_PIXELS", 70)
@@ -287,9 +287,13 @@ def test_missing_predictions(tmp_path):
     predicted, true = folders(tmp_path)
     for i in range(1, 8):
         (predicted / f"m{i}.png").unlink()
-    with pytest.raises(FileNotFoundError, match=r"7 of 8 true masks have no prediction.*") as told:
+    with pytest.raises(
+        FileNotFoundError, match=r"7 of 8 true masks have no prediction.*"
+    ) as raised:
         evaluate(predicted, true)
-    assert f"{predicted} lacks m1.*, m2.*, m3.*, m4.*, m5.* and 2 more. Predict" in str(told.value)
+    assert f"{predicted} lacks m1.*, m2.*, m3.*, m4.*, m5.* and 2 more. Predict" in str(
+        raised.value
+    )
     with pytest.raises(FileNotFoundError, match="do names differ"):
         evaluate(true, save(tmp_path / "masks", m0_mask=[[0, 1, 1]]))
     with pytest.raises(FileNotFoundError, match=rf"{predicted} lacks"):
@@ -337,7 +341,7 @@ def two_true_of_a_name(predicted, true):
 
 
 @pytest.mark.parametrize(
-    ("spoil", "message"),
+    ("corrupt_files", "message"),
     [
         (unreadable, r"prediction .*p/m3.png: the file is empty"),
         (cut_off, r"true mask .*t/m3.png: corrupted"),
@@ -352,12 +356,12 @@ def two_true_of_a_name(predicted, true):
         (two_true_of_a_name, r"several masks in .*t have the same name: m3.bmp and m3.png"),
     ],
 )
-def test_bad_files(tmp_path, spoil, message):
+def test_bad_files(tmp_path, corrupt_files, message):
     predicted, true = folders(tmp_path)
-    spoil(predicted, true)
-    with pytest.raises(ValueError, match=message) as told:
+    corrupt_files(predicted, true)
+    with pytest.raises(ValueError, match=message) as raised:
         evaluate(predicted, true)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(raised.value)
 
 
 def test_a_predicted_pixel_is_always_a_class(tmp_path):
@@ -443,8 +447,8 @@ def test_command_with_classes(tmp_path):
 
 def test_json(tmp_path):
     predicted, true, against = rivals(tmp_path, [50, 60, 70], [40, 61, 72])
-    told = json.loads(run(predicted, true, "--json").stdout)
-    assert set(told) == {
+    reported = json.loads(run(predicted, true, "--json").stdout)
+    assert set(reported) == {
         "average_class_accuracy",
         "foreground_accuracy",
         "background_accuracy",
@@ -453,12 +457,12 @@ def test_json(tmp_path):
         "ignored",
         "per_image",
     }
-    assert (told["images"], told["foreground_accuracy"]) == (3, 0.6)
-    assert told["background_accuracy"] is None
-    assert told["per_image"][0] == {"image": "i00.png", "average_class_accuracy": 0.5}
+    assert (reported["images"], reported["foreground_accuracy"]) == (3, 0.6)
+    assert reported["background_accuracy"] is None
+    assert reported["per_image"][0] == {"image": "i00.png", "average_class_accuracy": 0.5}
     both = json.loads(run(predicted, true, "--against", against, "--json").stdout)
-    assert set(both["against"]) == set(told)
-    assert both["average_class_accuracy"] == told["average_class_accuracy"]
+    assert set(both["against"]) == set(reported)
+    assert both["average_class_accuracy"] == reported["average_class_accuracy"]
     assert both["wilcoxon_p"] == evaluate(predicted, true, against=against).wilcoxon_p
     assert (both["significant"], both["too_few"]) == (False, True)
 

@@ -89,9 +89,9 @@ def test_label_studio_gets_tasks_worst_first(job, tmp_path):
     assert report.files == [str(tmp_path / "tasks.json"), str(tmp_path / "tasks.config.xml")]
     assert (report.images, report.of, report.left_out) == (13, 13, [])
     tasks = json.loads((tmp_path / "tasks.json").read_text())
-    told = records(rank(job.model.review_))
+    expected = records(rank(job.model.review_))
     write_masks(job.dataset, predict_and_review(job.model, job.dataset)[0], tmp_path / "predicted")
-    for task, known in zip(tasks, told, strict=True):
+    for task, known in zip(tasks, expected, strict=True):
         data, (predicted, given) = task["data"], task["predictions"]
         assert given["model_version"] == "given mask"
         for name in ("rank", "agreement", "confidence", "noise_variance"):
@@ -155,10 +155,10 @@ def test_cvat_gets_masks_and_tags_in_rank_order(job, tmp_path):
     report = export(job.model, tmp_path / "worst.xml", "cvat", count=6)
     assert report.images == 6
     images = Xml.parse(tmp_path / "worst.xml").getroot().findall("image")
-    told = records(rank(job.model.review_))[:6]
+    expected = records(rank(job.model.review_))[:6]
     assert [image.get("id") for image in images] == [str(number) for number in range(6)]
     photos = (tmp_path / "worst.photos.txt").read_text().splitlines()
-    for image, known, path in zip(images, told, photos, strict=True):
+    for image, known, path in zip(images, expected, photos, strict=True):
         assert image.get("name") == known["image"]
         assert path == str(job.folder / "photos" / known["image"])
         width, height = int(image.get("width")), int(image.get("height"))
@@ -197,8 +197,8 @@ def test_fiftyone_gets_samples_with_masks(job, tmp_path):
     assert report.files == [str(tmp_path / "h.json"), str(tmp_path / "h.masks")]
     content = json.loads((tmp_path / "h.json").read_text())
     assert content["default_mask_targets"] == {"1": "foreground", "255": "void"}
-    told = records(rank(job.model.review_))
-    for sample, known in zip(content["samples"], told, strict=True):
+    expected = records(rank(job.model.review_))
+    for sample, known in zip(content["samples"], expected, strict=True):
         assert set(sample) == set(content["sample_fields"])
         assert sample["filepath"] == str(job.folder / "photos" / known["image"])
         assert sample["rank"] == known["rank"]

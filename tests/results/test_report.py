@@ -28,10 +28,10 @@ pytestmark = pytest.mark.newest
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 BREAKOUT = "</script><script>alert(2)</script>&\"'".replace("/", "∕")
-SPOILT = ("photo_004.jpg", "photo_011.jpg")
+CORRUPTED = ("photo_004.jpg", "photo_011.jpg")
 
 
-def spoil(folder, name):
+def invert_mask(folder, name):
     """Mark all but the object."""
     path = folder / f"masks/{name}".replace(".jpg", ".png")
     Image.fromarray(255 - np.asarray(Image.open(path))).save(path)
@@ -39,11 +39,11 @@ def spoil(folder, name):
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory):
-    """(folder, dataset, model) of 16 images: two spoilt, one empty, two with hostile names."""
+    """(folder, dataset, model) of 16 images: two corrupted, one empty, two with hostile names."""
     folder = tmp_path_factory.mktemp("report")
     save_pairs(folder, 13)
-    for name in SPOILT:
-        spoil(folder, name)
+    for name in CORRUPTED:
+        invert_mask(folder, name)
     save_pair(folder, HOSTILE, 20)
     save_pair(folder, BREAKOUT, 21)
     save_pair(folder, "sub/empty", 22)
@@ -73,7 +73,7 @@ def test_its_text(job, report):
     ranking = rank(model.review(dataset))
     data = embedded(folder / "report.html", "data")
     assert [one["image"] for one in data["images"]] == ranking["image"].tolist()
-    assert {one["image"] for one in data["images"][:3]} == {*SPOILT, "sub/empty.jpg"}
+    assert {one["image"] for one in data["images"][:3]} == {*CORRUPTED, "sub/empty.jpg"}
     assert report.images == 16
     assert report.suspect == 3
     assert report.gone == 0
@@ -182,7 +182,7 @@ def test_masks_that_have_changed(tmp_path):
     dataset = open_dataset(tmp_path / "data.zarr")
     model = GPGC().fit(dataset)
     assert write_report(dataset, model, tmp_path / "r.html").changed == 0
-    spoil(tmp_path, "photo_005.jpg")
+    invert_mask(tmp_path, "photo_005.jpg")
     assert write_report(dataset, model, tmp_path / "r.html").changed == 1
     text = (tmp_path / "r.html").read_text()
     assert "1 masks have changed since ingest" in text
@@ -280,7 +280,7 @@ def test_hostile_names_are_shown_as_text(opened):
 def test_sorting_and_filtering(opened, job):
     page = opened.page
     worst = opened.names()
-    assert set(worst[:3]) == {*SPOILT, "sub/empty.jpg"}
+    assert set(worst[:3]) == {*CORRUPTED, "sub/empty.jpg"}
     page.select_option("#sort", "-agreement")
     assert opened.names()[-3:] == worst[:3][::-1]
     page.select_option("#sort", "image")
@@ -290,7 +290,7 @@ def test_sorting_and_filtering(opened, job):
     by_noise = model.groups_[np.argsort(-model.noise_variance_)].tolist()
     assert opened.names() == by_noise
     page.select_option("#show", "suspect")
-    assert set(opened.names()) == {*SPOILT, "sub/empty.jpg"}
+    assert set(opened.names()) == {*CORRUPTED, "sub/empty.jpg"}
     assert page.inner_text("#count") == "3 of 16 images"
     page.select_option("#show", "flags:empty mask")
     assert opened.names() == ["sub/empty.jpg"]

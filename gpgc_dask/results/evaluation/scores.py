@@ -20,7 +20,7 @@ from gpgc_dask.imaging.files import printable
 from gpgc_dask.imaging.masks import MaskFormat
 from gpgc_dask.imaging.photos import silence_pillow
 from gpgc_dask.results.evaluation.pairs import MaskPairs
-from gpgc_dask.results.evaluation.pixels import count_pixels
+from gpgc_dask.results.evaluation.pixels import Counts, count_pixels
 
 __all__ = ["LEVEL", "Evaluation", "ImageScore", "Scores", "evaluate"]
 
@@ -184,33 +184,38 @@ def evaluate(
     >>> result.average_class_accuracy, result.better, result.significant
     (1.0, 'predicted', False)
     """
-    named = tuple((classes or {}).items())
-    fmt = MaskFormat(tuple(foreground), named, tuple(void), threshold)
-    if len(set(fmt.names)) < len(fmt.names):
-        raise InputError(f"classes need different names, got {', '.join(fmt.names)}")
+    fmt = _mask_format(foreground, classes, void, threshold)
     rivals = [predicted] if against is None else [predicted, against]
     pairs = MaskPairs.find(true, rivals, mask_suffix)
     with warnings.catch_warnings(), work_listener(progress) as listener:
         silence_pillow()
         counts = count_pixels(pairs.items, fmt, listener)
-    totals = np.array([each[0] for each in counts])
-    if not totals.any():
+    if not any(totals.any() for totals, _ in counts):
         raise InputError(
             f"all pixels of the true masks in {true} are void: there is nothing to compare"
         )
-    names = [printable(item.name) for item in pairs.items]
-    scores = [
-        _scores(
-            np.array([each[1][rival] for each in counts]), totals, fmt, names, pairs.extra[rival]
-        )
-        for rival in range(len(rivals))
-    ]
+    scores = [_scores(counts, pairs, fmt, rival) for rival in range(len(rivals))]
     result = Evaluation(**vars(scores[0]))
     return result if against is None else replace(result, **_compare(*scores))
 
 
-def _scores(hits: Array, totals: Array, fmt: MaskFormat, names: list[str], ignored: int) -> Scores:
-    """Scores from (images, classes) counts of pixels predicted right, and of all pixels."""
+def _mask_format(
+    foreground: Sequence[int],
+    classes: Mapping[int, str] | None,
+    void: Sequence[int],
+    threshold: float | None,
+) -> MaskFormat:
+    fmt = MaskFormat(tuple(foreground), tuple((classes or {}).items()), tuple(void), threshold)
+    if len(set(fmt.names)) < len(fmt.names):
+        raise InputError(f"classes need different names, got {', '.join(fmt.names)}")
+    return fmt
+
+
+def _scores(counts: list[Counts], pairs: MaskPairs, fmt: MaskFormat, rival: int) -> Scores:
+    """Scores of one of the sets of predictions."""
+    hits = np.array([each[1][rival] for each in counts])  # (images, classes)
+    totals = np.array([each[0] for each in counts])
+    names = [printable(item.name) for item in pairs.items]
     right, of = hits.sum(0), totals.sum(0)
     background = np.arange(of.size) == (fmt.background or 0)
     return Scores(
@@ -221,7 +226,7 @@ def _scores(hits: Array, totals: Array, fmt: MaskFormat, names: list[str], ignor
             name: _average(right[[code]], of[[code]]) for code, name in enumerate(fmt.names)
         },
         images=len(names),
-        ignored=ignored,
+        ignored=pairs.extra[rival],
         per_image=[
             ImageScore(*pair) for pair in zip(names, map(_average, hits, totals), strict=True)
         ],

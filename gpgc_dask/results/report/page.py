@@ -112,19 +112,15 @@ def write_report(
     """
     predicted, review = predict_and_review(model, dataset)
     ranking = rank(review)
-    # Position of each photo in the ranking.
     place = pd.Series(ranking.index, index=ranking["image"])[review["image"]].to_numpy()
     with work_listener(progress) as listener:
         photos = np.flatnonzero(place < MAX_PICTURES)
         made = _make_pictures(dataset, predicted, photos, listener)
-    packed: list[Any] = [None] * min(len(ranking), MAX_PICTURES)
-    for photo, picture in made.items():
-        packed[place[photo]] = [picture.width, picture.height, picture.photo, picture.labels]
     name = title or PurePosixPath(str(dataset.encoding.get("source", "dataset"))).name
     gone = [review["image"][photo] for photo, picture in made.items() if picture.gone]
     changed = [review["image"][photo] for photo, picture in made.items() if picture.changed]
     content = page_content(name, dataset, model, ranking, gone=gone, changed=changed)
-    page = render_page(content, packed).encode()
+    page = render_page(content, _pack(made, place)).encode()
     path = Path(target)
     write_whole(path, page)
     return ReportSummary(
@@ -147,6 +143,14 @@ def _make_pictures(
         made[photo] = picture
         meter(1, 0)
     return made
+
+
+def _pack(made: dict[int, Picture], place: Index) -> list[Any]:
+    """[width, height, photo, labels] of the pictures, at the places of their photos."""
+    packed: list[Any] = [None] * min(place.size, MAX_PICTURES)
+    for photo, picture in made.items():
+        packed[place[photo]] = [picture.width, picture.height, picture.photo, picture.labels]
+    return packed
 
 
 def page_content(
