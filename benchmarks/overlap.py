@@ -79,7 +79,7 @@ def main() -> None:
             )
 
             def waiting(step=step):
-                with mock.patch("gpgc_dask.gp.oracle.dask.ahead", in_turn):
+                with mock.patch("gpgc_dask.gp.oracle.dask.prefetch", in_turn):
                     step()
 
             taken = best_seconds({"ahead": step, "waiting": waiting}, args.repeats)
