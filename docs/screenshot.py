@@ -136,8 +136,8 @@ def shoot_notebook(target: Path) -> None:
             while not re.fullmatch(r"\[\d+\]:", last.inner_text().strip()):
                 assert time.monotonic() < until, "the notebook takes too long"
                 page.wait_for_timeout(500)
-            told = page.locator("p", has_text="Then every mask is compared")
-            told.evaluate("element => element.scrollIntoView()")
+            paragraph = page.locator("p", has_text="Then every mask is compared")
+            paragraph.evaluate("element => element.scrollIntoView()")
             page.wait_for_timeout(1500)
             save(page, target)
 

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gpgc_dask.core.arrays import Array, Labels
 from gpgc_dask.core.display import notebook_module, render_card
-from gpgc_dask.models.leave_out import LeaveOut
+from gpgc_dask.models.kept_predictions import KeptPredictions
 from gpgc_dask.models.persistence import save
 from gpgc_dask.models.protocol import Listener
 from gpgc_dask.models.review import review
@@ -48,7 +48,7 @@ class DatasetModel(ClassifierMixin, BaseEstimator, ABC):
     n_reads_: int
     dataset_: dict[str, Any]
     review_: pd.DataFrame
-    leave_out_: LeaveOut
+    leave_out_: KeptPredictions
 
     @abstractmethod
     def decision_function(self, X: Any) -> Any:
@@ -158,7 +158,7 @@ class DatasetModel(ClassifierMixin, BaseEstimator, ABC):
         return vars(self).get("dataset_")
 
     @property
-    def leave_out(self) -> LeaveOut | None:
+    def leave_out(self) -> KeptPredictions | None:
         """Leave-image-out decision values of the last :meth:`review`; None without one."""
         return vars(self).get("leave_out_")
 
@@ -256,7 +256,7 @@ class DatasetModel(ClassifierMixin, BaseEstimator, ABC):
         if "review_" in state:
             state = state | {"review_": pd.DataFrame(state["review_"])}
         if "leave_out_" in state:
-            state = state | {"leave_out_": LeaveOut(**state["leave_out_"])}
+            state = state | {"leave_out_": KeptPredictions(**state["leave_out_"])}
         super().__setstate__(state)
 
     # -- tables, plots and cards ------------------------------------------------------------

@@ -83,7 +83,7 @@ class GPGC(LinearGP):
         One entry per iteration.
     dataset_ : dict
         Where the rows come from, after a fit on a dataset.
-    review_, leave_out_ : DataFrame, LeaveOut
+    review_, leave_out_ : DataFrame, KeptPredictions
         Result of :meth:`review`, and the predictions that it was computed from.
 
     Examples

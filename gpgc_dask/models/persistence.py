@@ -29,7 +29,7 @@ from gpgc_dask.core.errors import (
     MissingFileError,
 )
 from gpgc_dask.data.schema import check_plain, check_version
-from gpgc_dask.models.leave_out import LeaveOut
+from gpgc_dask.models.kept_predictions import KeptPredictions
 from gpgc_dask.models.protocol import FittedModel
 from gpgc_dask.models.registry import MODELS, model_class
 from gpgc_dask.storage.integrity import DIGESTS, check_digests, digests, read_attributes
@@ -225,7 +225,9 @@ def _read_model(stored: _Stored, estimator: str) -> FittedModel:
         model.review_ = _read_table(stored, "review")
     if stored.leave_out is not None:
         attributes = stored.leave_out.array.attrs
-        model.leave_out_ = LeaveOut(attributes["rows"], stored.leave_out, attributes["content"])
+        model.leave_out_ = KeptPredictions(
+            attributes["rows"], stored.leave_out, attributes["content"]
+        )
     if "historyjson" in stored:
         model.history_ = _read_json(stored, "history")
         names = _read_labels(stored, "feature_groups").tolist()
@@ -265,7 +267,7 @@ def _write(model: FittedModel, location: Location) -> None:
     group.update_attributes(attributes)
 
 
-def _write_leave_out(group: zarr.Group, leave_out: LeaveOut) -> None:
+def _write_leave_out(group: zarr.Group, leave_out: KeptPredictions) -> None:
     values = leave_out.values
     group.create_array(
         LEAVE_OUT,

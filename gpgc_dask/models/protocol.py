@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol, Self
 import pandas as pd
 
 from gpgc_dask.core.arrays import Array, Labels
-from gpgc_dask.models.leave_out import LeaveOut
+from gpgc_dask.models.kept_predictions import KeptPredictions
 
 __all__ = ["Estimator", "FittedModel", "Listener"]
 
@@ -65,7 +65,7 @@ class FittedModel(Protocol):
     dataset_info : dict or None
         Where the rows come from (:func:`gpgc_dask.data.dataset.provenance`); None where the model
         was fitted on arrays.
-    leave_out : LeaveOut or None
+    leave_out : KeptPredictions or None
         Leave-image-out decision values of the last :meth:`review`; None where there are none.
     review_table : DataFrame or None
         What :meth:`review` returned last; None where it has not been called.
@@ -114,7 +114,7 @@ class FittedModel(Protocol):
     @property
     def dataset_info(self) -> dict[str, Any] | None: ...
     @property
-    def leave_out(self) -> LeaveOut | None: ...
+    def leave_out(self) -> KeptPredictions | None: ...
     @property
     def review_table(self) -> pd.DataFrame | None: ...
 

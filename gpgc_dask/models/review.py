@@ -17,7 +17,7 @@ from gpgc_dask.data.training import TrainingArrays, training_arrays
 from gpgc_dask.execution.compute import compute
 from gpgc_dask.execution.row_blocks import is_dask
 from gpgc_dask.models.decisions import to_labels
-from gpgc_dask.models.leave_out import LeaveOut
+from gpgc_dask.models.kept_predictions import KeptPredictions
 from gpgc_dask.models.protocol import FittedModel
 from gpgc_dask.models.validation import naming_groups
 
@@ -36,7 +36,7 @@ __all__ = [
 By = Literal["agreement", "confidence"]
 
 
-def review(model: FittedModel, dataset: xr.Dataset) -> tuple[LeaveOut, pd.DataFrame]:
+def review(model: FittedModel, dataset: xr.Dataset) -> tuple[KeptPredictions, pd.DataFrame]:
     """Assess each image of the dataset that a model was fitted on.
 
     Parameters
@@ -48,7 +48,7 @@ def review(model: FittedModel, dataset: xr.Dataset) -> tuple[LeaveOut, pd.DataFr
 
     Returns
     -------
-    leave_out : LeaveOut
+    leave_out : KeptPredictions
         Decision values of the rows, from models that never saw the row's image.
     table : DataFrame
         One row per image, in the dataset's order:
@@ -62,7 +62,7 @@ def review(model: FittedModel, dataset: xr.Dataset) -> tuple[LeaveOut, pd.DataFr
     """
     arrays = _check_and_read(model, dataset)
     values = _leave_out_values(model, dataset, arrays).astype(np.float32, copy=False)
-    return LeaveOut(arrays.digest(), values), _table(model, dataset, arrays, values)
+    return KeptPredictions(arrays.digest(), values), _table(model, dataset, arrays, values)
 
 
 def predict_and_review(model: FittedModel, dataset: xr.Dataset) -> tuple[Index, pd.DataFrame]:

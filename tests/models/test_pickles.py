@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from gpgc_dask import GP, GPGC, MarginSVM, open_dataset
-from gpgc_dask.models.leave_out import LeaveOut
+from gpgc_dask.models.kept_predictions import KeptPredictions
 from gpgc_dask.models.review import rank
 from gpgc_dask.storage.location import Location
 from tests.support.problems import classification
@@ -57,7 +57,7 @@ def assert_same(first, second):
     for name, value in ours.items():
         if isinstance(value, pd.DataFrame):
             pd.testing.assert_frame_equal(value, theirs[name])
-        elif isinstance(value, LeaveOut):
+        elif isinstance(value, KeptPredictions):
             assert value.rows == theirs[name].rows
             np.testing.assert_array_equal(value.values, theirs[name].values)
         else:

@@ -229,6 +229,6 @@ def _file_session(
     return session, last, (h, w) if isinstance(h, int) and isinstance(w, int) else None
 
 
-def _last_maps(model: Any, limit: int = 8) -> list[str]:
+def _last_maps(network: Any, limit: int = 8) -> list[str]:
     kinds = ("Relu", "Conv", "Clip", "Add", "MaxPool", "LeakyRelu", "HardSwish", "Gelu")
-    return [node.output[0] for node in model.graph.node if node.op_type in kinds][-limit:]
+    return [node.output[0] for node in network.graph.node if node.op_type in kinds][-limit:]

@@ -10,10 +10,10 @@ from gpgc_dask.core.arrays import Features
 from gpgc_dask.core.errors import CorruptedError
 from gpgc_dask.storage.verified import VerifiedArray
 
-__all__ = ["LeaveOut"]
+__all__ = ["KeptPredictions"]
 
 
-class LeaveOut:
+class KeptPredictions:
     """Decision values of a dataset's rows, each from a model that never saw the row's image.
 
     Those of a loaded model are read from its file when they are needed.
