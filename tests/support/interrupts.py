@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 DRIVER = """
+import signal
 import sys
 import threading
 from importlib import import_module
@@ -34,6 +35,8 @@ def block_after(module, owner, method, number, mark):
 
 if __name__ == "__main__":
     module, owner, method, number, mark, *words = sys.argv[1:]
+    # A shell that starts the tests in the background has them ignore the signal.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     block_after(module, owner, method, int(number), mark)
     main(words)
 """
