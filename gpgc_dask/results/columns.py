@@ -85,7 +85,7 @@ COLUMNS = [
         "noise_variance",
         "number",
         "noise variance learned for the image, in units of the ±1 labels",
-        format=".3g",
+        format=".2g",
         higher_is_better=False,
         chart="logarithmic",
     ),
