@@ -12,6 +12,8 @@ One row per superpixel; rows of an image are adjacent and images are in the orde
     image_path, mask_path, height, width, flags  (photo)
     segments       (photo, y, x)          superpixel of each pixel, numbered within its image, at
                                           working size; 65535 outside the photo
+    mask           (photo, y, x)          class of each pixel of the mask, at working size; 255
+                                          where it is void, and outside the photo
     segment_height, segment_width  (photo)
     skipped_name, skipped_reason  (skipped)  files that could not be used
 """

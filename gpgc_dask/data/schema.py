@@ -18,9 +18,11 @@ from gpgc_dask.storage.verified import MAX_CHUNK_BYTES
 __all__ = [
     "FORMAT",
     "FORMAT_VERSION",
+    "MAPS",
     "OUTSIDE",
     "UNFINISHED_FOLDER",
     "VARIABLES",
+    "VOID",
     "check_descriptions",
     "check_plain",
     "check_version",
@@ -28,10 +30,16 @@ __all__ = [
 ]
 
 FORMAT = "gpgc_dask dataset"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 OUTSIDE = np.iinfo(np.uint16).max
 """In ``segments``: a pixel of the array that is outside the photo."""
+
+VOID = 255
+"""In ``mask``: a pixel of unknown class, or outside the photo."""
+
+MAPS: dict[str, int] = {"segments": OUTSIDE, "mask": VOID}
+"""{name: value outside the photo} of the arrays along (photo, y, x); they have the same chunks."""
 
 UNFINISHED_FOLDER = ".ingest"
 """Folder in which an ingest keeps its intermediate files until the dataset is complete."""
@@ -50,6 +58,11 @@ VARIABLES: dict[str, tuple[tuple[str, ...], Any, str]] = {
     "width": (("photo",), "int32", "of the photo, upright, in pixels"),
     "flags": (("photo",), str, "what to know about the mask, joined by ;"),
     "segments": (("photo", "y", "x"), "uint16", "superpixel of each pixel at working size"),
+    "mask": (
+        ("photo", "y", "x"),
+        "uint8",
+        "class of each pixel of the mask at the size of segments; 255 = void",
+    ),
     "segment_height": (("photo",), "int32", "rows of segments that are the photo's"),
     "segment_width": (("photo",), "int32", "columns of segments that are the photo's"),
     "skipped_name": (("skipped",), str, "file that could not be used"),

@@ -9,7 +9,7 @@ import numpy as np
 import zarr
 
 from gpgc_dask.core.arrays import Labels
-from gpgc_dask.data.schema import FORMAT, FORMAT_VERSION, OUTSIDE, VARIABLES
+from gpgc_dask.data.schema import FORMAT, FORMAT_VERSION, MAPS, VARIABLES
 from gpgc_dask.storage.integrity import DIGESTS, digests
 from gpgc_dask.storage.location import Location
 from gpgc_dask.storage.verified import checksum_options
@@ -22,6 +22,7 @@ CHUNK_BYTES = 16 << 20
 ROW_CHUNK = 1 << 20
 PHOTO_CHUNK = 1 << 16
 SEGMENT_BYTES = 4 << 20
+"""Bytes per chunk of ``segments``, about; ``mask`` has as many images per chunk."""
 
 
 def create_array(
@@ -49,8 +50,8 @@ def create_array(
     if name == "features":
         # A chunk that was lost is NaN to other programs, not zero.
         options["fill_value"] = np.nan
-    if name == "segments":
-        options["fill_value"] = OUTSIDE
+    if name in MAPS:
+        options["fill_value"] = MAPS[name]
     return group.create_array(
         name,
         shape=shape,
@@ -67,7 +68,7 @@ def chunk_shape(name: str, shape: tuple[int, ...], dtype: Any) -> tuple[int, ...
     if name == "features":
         rows = CHUNK_BYTES // (shape[1] * np.dtype(dtype).itemsize)
         return (min(1 << max(int(rows).bit_length() - 1, 6), shape[0]), shape[1])
-    if name == "segments":
+    if name in MAPS:
         images = max(SEGMENT_BYTES // (2 * shape[1] * shape[2]), 1)
         return (min(images, shape[0]), *shape[1:])
     limit = ROW_CHUNK if "superpixel" in VARIABLES[name][0] else PHOTO_CHUNK

@@ -24,6 +24,7 @@ from gpgc_dask.imaging.superpixels import (
     class_counts,
     pool,
     position_features,
+    sample_codes,
     segment,
 )
 
@@ -181,7 +182,7 @@ def _check_finite(features: Features, recipe: Recipe) -> None:
 
 @dataclass(frozen=True)
 class PhotoLabels:
-    """Labels of the superpixels of one photo.
+    """Labels of the superpixels of one photo, and its mask.
 
     Attributes
     ----------
@@ -191,6 +192,8 @@ class PhotoLabels:
         Training weight; 0 for superpixels that are mostly void.
     pixels : (n,) int64 array
         Area in pixels of the photo's own size.
+    mask : (h, w) uint8 array
+        Class code of each pixel, or VOID, at working size.
     flags : tuple of str
         Conditions worth knowing, such as an empty mask.
     """
@@ -198,6 +201,7 @@ class PhotoLabels:
     label: NDArray[np.uint8]
     weight: NDArray[np.float32]
     pixels: NDArray[np.int64]
+    mask: Codes
     flags: tuple[str, ...] = field(default=())
 
 
@@ -232,6 +236,7 @@ def label(
         winner.astype(np.uint8),
         weight.astype(np.float32),
         area.astype(np.int64),
+        sample_codes(codes, *described.segments.shape),
         tuple(_flags(counts, set(winner[weight > 0].tolist()), weight, background)),
     )
 

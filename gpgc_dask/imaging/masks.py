@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from gpgc_dask.core.errors import InputError, UnusableFileError
+from gpgc_dask.data.schema import VOID
 from gpgc_dask.imaging.photos import Orientation, decoding, open_image
 
 __all__ = ["VOID", "Codes", "MaskFormat", "check_size", "make_upright", "read_mask"]
@@ -19,7 +20,6 @@ __all__ = ["VOID", "Codes", "MaskFormat", "check_size", "make_upright", "read_ma
 Codes = NDArray[np.uint8]
 """(height, width) number of each pixel's class, or VOID."""
 
-VOID = 255
 MAX_CLASSES = 255
 
 STRIP_PIXELS = 1 << 20

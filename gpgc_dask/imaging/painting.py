@@ -18,6 +18,7 @@ from gpgc_dask.core.arrays import Features, Index, Labels
 from gpgc_dask.core.errors import CorruptedError, InputError
 from gpgc_dask.core.paths import relative_path
 from gpgc_dask.data.dataset import text_values
+from gpgc_dask.data.maps import map_chunks
 from gpgc_dask.execution.compute import compute, lazy_calls
 from gpgc_dask.imaging.superpixels import Segments, nearest_rows
 from gpgc_dask.storage.location import write_whole
@@ -169,15 +170,8 @@ def segment_chunks(
     list of (int, (h, w) array)
         Number and superpixel map, at working size, of the photos in one chunk.
     """
-    heights, widths = (dataset[f"segment_{name}"].values for name in ("height", "width"))
-    wanted = np.arange(dataset.sizes["photo"]) if photos is None else np.sort(photos)
-    chunk = int(dataset["segments"].data.chunksize[0])
-    for first in (np.unique(wanted // chunk) * chunk).tolist():
-        maps = dataset["segments"][first : first + chunk].values
-        yield [
-            (photo, maps[photo - first, : int(heights[photo]), : int(widths[photo])])
-            for photo in wanted[(wanted >= first) & (wanted < first + chunk)].tolist()
-        ]
+    for chunk in map_chunks(dataset, ("segments",), photos):
+        yield [(photo, segments) for photo, segments in chunk]
 
 
 def mask_values(class_values: Sequence[int]) -> Labels:

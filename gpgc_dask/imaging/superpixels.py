@@ -24,6 +24,7 @@ __all__ = [
     "nearest_rows",
     "pool",
     "position_features",
+    "sample_codes",
     "segment",
 ]
 
@@ -78,6 +79,12 @@ def segment(pixels: Pixels, n_segments: int, compactness: float, sigma: float) -
 def nearest_rows(n: int, source: int) -> Index:
     """(n,) index of the nearest of ``source`` pixels in a line, for each of n pixels in a line."""
     return (2 * np.arange(n) + 1) * source // (2 * n)
+
+
+def sample_codes(codes: Codes, height: int, width: int) -> Codes:
+    """(height, width) class of the mask's pixel at the centre of each pixel of a smaller map."""
+    rows, columns = nearest_rows(height, codes.shape[0]), nearest_rows(width, codes.shape[1])
+    return codes[rows[:, None], columns]
 
 
 def cell_shares(segments: Segments, n: int, grid: tuple[int, int]) -> sparse.csr_matrix:

@@ -84,6 +84,24 @@ def test_what_is_done_is_not_done_again(folders, tmp_path, monkeypatch):
     assert report.images == 30
 
 
+@pytest.mark.parametrize("step", ["part", "chunk"])
+def test_what_another_version_has_staged_is_staged_again(
+    folders, reference, tmp_path, monkeypatch, step
+):
+    target = tmp_path / "data.zarr"
+    owner, name = {"part": (work, "write_part"), "chunk": (assemble.ChunkTask, "run")}[step]
+    with monkeypatch.context() as patch:
+        patch.setattr(work, "FORMAT_VERSION", 2)
+        crash_after(patch, owner, name, 1)
+        with pytest.raises(CrashError):
+            ingest(*folders, target, recipe=QUICK)
+    for path in target.rglob("*.mask"):  # which parts of that version did not have
+        path.unlink()
+    report = ingest(*folders, target, recipe=QUICK, run=RunOptions(resume=True))
+    assert report.resumed == 0
+    assert tree_bytes(target) == tree_bytes(reference)
+
+
 def test_files_left_by_killed_writers_are_removed(folders, reference, tmp_path, monkeypatch):
     target = tmp_path / "data.zarr"
     with monkeypatch.context() as patch:

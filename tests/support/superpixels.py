@@ -56,6 +56,7 @@ def write_dataset(path: Path, n: int, k: int, n_images: int, seed: int = 0) -> P
         "height": ones,
         "width": ones,
         "segments": np.zeros((n_images, 1, 1), dtype=np.uint16),
+        "mask": np.zeros((n_images, 1, 1), dtype=np.uint8),
         "segment_height": ones,
         "segment_width": ones,
         "skipped_name": np.array([], dtype=str),

@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import zarr
 
 from gpgc_dask.core.arrays import Labels
 from gpgc_dask.core.errors import Problem
-from gpgc_dask.data.schema import OUTSIDE, UNFINISHED_FOLDER
+from gpgc_dask.data.schema import MAPS, UNFINISHED_FOLDER
 from gpgc_dask.data.writing import create_array, finish, write_array
 from gpgc_dask.pipelines.ingest.staging import (
     StagedImage,
     check_layers,
-    read_features,
-    read_segments,
+    read_array,
     remove_arrays,
 )
 from gpgc_dask.storage.location import Location
@@ -47,7 +47,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class ChunkTask:
-    """One chunk of ``features`` or ``segments``: entries [first, last) of the array."""
+    """One chunk of ``features``, ``segments`` or ``mask``: entries [first, last) of the array."""
 
     kind: str
     number: int
@@ -58,7 +58,7 @@ class ChunkTask:
     @property
     def key(self) -> str:
         """The chunk's name in the store."""
-        return f"{self.kind}/c/{self.number}/0" + ("/0" if self.kind == "segments" else "")
+        return f"{self.kind}/c/{self.number}/0" + ("/0" if self.kind in MAPS else "")
 
     @property
     def parts(self) -> set[str]:
@@ -67,11 +67,10 @@ class ChunkTask:
     def run(self, location: Location) -> None:
         """Write the chunk, completely or not at all."""
         array = location.group("r+")[self.kind]
-        fill = OUTSIDE if self.kind == "segments" else 0
-        chunk = np.full((self.last - self.first, *array.shape[1:]), fill, dtype=array.dtype)
-        read = read_segments if self.kind == "segments" else read_features
+        shape = (self.last - self.first, *array.shape[1:])
+        chunk = np.full(shape, MAPS.get(self.kind, 0), dtype=array.dtype)
         for part in sorted(self.parts):
-            values = read(location, part)
+            values = read_array(location, part, self.kind)
             for piece in self.pieces:
                 if piece.part == part:
                     _fill(chunk, piece, values)
@@ -114,7 +113,7 @@ class Assembly:
         wide = max(image.segment_width for image in self.records)
         shapes = {
             "features": (self.n_rows, sum(self.layers.values())),
-            "segments": (len(self.records), tall, wide),
+            **dict.fromkeys(MAPS, (len(self.records), tall, wide)),
         }
         group = self.location.group("a")
         written: set[str] = set()
@@ -125,17 +124,21 @@ class Assembly:
                 self.location.remove(kind)
                 create_array(group, kind, shape, self.dtype)
             self.location.write(LEDGER, self.digest())
-        cut = {"features": self._row_pieces, "segments": self._image_pieces}
         tasks = [
             ChunkTask(kind, number, first, last, tuple(pieces))
             for kind in shapes
-            for number, (first, last, pieces) in enumerate(cut[kind](group[kind].chunks[0]))
+            for number, (first, last, pieces) in enumerate(self._pieces(kind, group))
         ]
         return [task for task in tasks if task.key not in written]
 
     def differs_from_ledger(self) -> bool:
         """Whether the chunks written so far are made of other images."""
         return self.location.exists(LEDGER) and self.location.read(LEDGER) != self.digest()
+
+    def _pieces(self, kind: str, group: zarr.Group) -> Iterator[tuple[int, int, list[Piece]]]:
+        """(first entry, last entry, pieces) of each chunk of an array."""
+        cut = self._image_pieces if kind in MAPS else self._row_pieces
+        return cut(group[kind].chunks[0])
 
     def _row_pieces(self, size: int) -> Iterator[tuple[int, int, list[Piece]]]:
         """(first row, last row, pieces) of each chunk of ``size`` rows."""

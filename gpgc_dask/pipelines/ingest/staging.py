@@ -1,7 +1,8 @@
 """Staging: finished images of an unfinished ingest, kept in parts until the dataset is assembled.
 
-A part holds some images in three objects: ``features``, ``segments`` and, written last, ``rows``
-(labels, areas and the record of each image). An image is finished when ``rows`` has its record.
+A part holds some images in four objects: ``features``, ``segments``, ``mask`` and, written last,
+``rows`` (labels, areas and the record of each image). An image is finished when ``rows`` has its
+record.
 """
 
 from __future__ import annotations
@@ -19,24 +20,27 @@ import numpy as np
 
 from gpgc_dask.core.arrays import Features, Labels
 from gpgc_dask.core.errors import CorruptedError, InputError
-from gpgc_dask.data.schema import UNFINISHED_FOLDER
+from gpgc_dask.data.schema import MAPS, UNFINISHED_FOLDER
 from gpgc_dask.imaging.features import PhotoFeatures, PhotoLabels
 from gpgc_dask.imaging.files import Pair
 from gpgc_dask.storage.location import MAX_CONCURRENT, Location
 
 __all__ = [
+    "ARRAYS",
     "ImageRecord",
     "StagedImage",
     "complete_parts",
-    "read_features",
+    "read_array",
     "read_index",
-    "read_segments",
     "remove_arrays",
     "remove_parts",
     "write_part",
 ]
 
 FOLDER = f"{UNFINISHED_FOLDER}/parts"
+
+ARRAYS = ("features", *MAPS)
+"""Arrays that a part holds until they are in the dataset."""
 
 CHECKSUM_BYTES = 4
 
@@ -87,7 +91,7 @@ class ImageRecord:
 
 @dataclass(frozen=True)
 class StagedImage:
-    """A finished image, its labels, and where its features and segments begin in a part."""
+    """A finished image, its labels, and where its features and maps begin in a part."""
 
     record: ImageRecord
     part: str
@@ -105,10 +109,13 @@ def write_part(
     check_layers([image for image, _, _ in images])
     known = [asdict(image) for image, _, _ in images]
     name = hashlib.sha256(json.dumps(known).encode()).hexdigest()[:24]
-    features = np.concatenate([described.features for _, described, _ in images])
-    segments = np.concatenate([described.segments.ravel() for _, described, _ in images])
-    location.write(f"{FOLDER}/{name}.features", _to_npy(features))
-    location.write(f"{FOLDER}/{name}.segments", _to_npy(segments))
+    arrays = {
+        "features": [described.features for _, described, _ in images],
+        "segments": [described.segments.ravel() for _, described, _ in images],
+        "mask": [labelled.mask.ravel() for _, _, labelled in images],
+    }
+    for kind in ARRAYS:
+        location.write(f"{FOLDER}/{name}.{kind}", _to_npy(np.concatenate(arrays[kind])))
     rows = io.BytesIO()
     np.savez(
         rows,
@@ -165,32 +172,22 @@ def _parse_part(part: str, content: bytes) -> Iterable[StagedImage]:
         pixel += image.segment_height * image.segment_width
 
 
-def read_features(location: Location, part: str) -> Features:
-    """Read the features of a part's images, (rows, k)."""
-    return _read_array(location, f"{part}.features")
-
-
-def read_segments(location: Location, part: str) -> Features:
-    """Read the superpixel maps of a part's images, flat, one after the other."""
-    return _read_array(location, f"{part}.segments")
-
-
 def complete_parts(location: Location) -> set[str]:
-    """Names of the parts whose features and segments both exist."""
-    names = location.names(FOLDER)
-    features = {name.removesuffix(".features") for name in names if name.endswith(".features")}
-    return {name for name in features if f"{name}.segments" in set(names)}
+    """Names of the parts whose arrays all exist."""
+    names = set(location.names(FOLDER))
+    parts = {name.removesuffix(".features") for name in names if name.endswith(".features")}
+    return {part for part in parts if names.issuperset(f"{part}.{kind}" for kind in ARRAYS)}
 
 
 def remove_arrays(location: Location, part: str, kind: str) -> None:
-    """Remove the ``features`` or ``segments`` of a part, which are in the dataset now."""
+    """Remove one of the :data:`ARRAYS` of a part, which is in the dataset now."""
     location.remove(f"{FOLDER}/{part}.{kind}")
 
 
 def remove_parts(location: Location, parts: Iterable[str]) -> None:
     """Remove parts completely: their images have to be staged again."""
     for part in parts:
-        for kind in ("rows", "features", "segments"):
+        for kind in ("rows", *ARRAYS):
             location.remove(f"{FOLDER}/{part}.{kind}")
 
 
@@ -202,7 +199,15 @@ def _to_npy(array: Features) -> memoryview:
     return content.getbuffer()
 
 
-def _read_array(location: Location, name: str) -> Features:
+def read_array(location: Location, part: str, kind: str) -> Labels:
+    """Read one of the :data:`ARRAYS` of a part's images.
+
+    Returns
+    -------
+    (rows, k) array of features, or (pixels,) array
+        Maps are flat, one after the other.
+    """
+    name = f"{part}.{kind}"
     content = memoryview(location.read(f"{FOLDER}/{name}"))
     body, checksum = content[:-CHECKSUM_BYTES], content[-CHECKSUM_BYTES:]
     if zlib.crc32(body) != int.from_bytes(checksum, "little") or not body:

@@ -17,7 +17,7 @@ from typing import Any
 from gpgc_dask.core.errors import PipelineError, Problem, UnusableFileError, list_problems
 from gpgc_dask.core.progress import Listener, Meter
 from gpgc_dask.core.threads import keep_freed_memory
-from gpgc_dask.data.schema import UNFINISHED_FOLDER
+from gpgc_dask.data.schema import FORMAT_VERSION, UNFINISHED_FOLDER
 from gpgc_dask.execution.batches import completed_batches, completed_pieces, translate_failures
 from gpgc_dask.execution.client import Client, KilledWorker
 from gpgc_dask.imaging.features import PHASES, Recipe, Stopwatch, describe, label
@@ -33,6 +33,7 @@ from gpgc_dask.pipelines.batches import (
 )
 from gpgc_dask.pipelines.ingest.assemble import LEDGER, Assembly, ChunkTask
 from gpgc_dask.pipelines.ingest.staging import (
+    ARRAYS,
     ImageRecord,
     StagedImage,
     complete_parts,
@@ -116,8 +117,9 @@ class IngestRun:
         self.location = location
         self.recipe = recipe
         self.parameters = parameters
-        digest = hashlib.sha256(json.dumps(without_path(parameters)).encode()).hexdigest()[:16]
-        # An image processed with other settings is another image.
+        made_with = json.dumps([FORMAT_VERSION, without_path(parameters)])
+        digest = hashlib.sha256(made_with.encode()).hexdigest()[:16]
+        # An image processed with other settings, or in another format, is another image.
         self.items = [replace(item, identity=f"{item.identity} {digest}") for item in source.items]
         self.mark = WriterMark(location)
         self.on_error = options.on_error
@@ -156,7 +158,7 @@ class IngestRun:
         """Remove the chunks written so far, and the parts that have lost their arrays."""
         parts = {staged.part for staged in read_index(self.location)}
         remove_parts(self.location, parts - complete_parts(self.location))
-        for key in ("features", "segments", LEDGER):
+        for key in (*ARRAYS, LEDGER):
             self.location.remove(key)
 
     def _stage_all(self, staged: dict[str, StagedImage]) -> Assembly:

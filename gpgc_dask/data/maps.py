@@ -1,0 +1,88 @@
+"""Reading the maps of a dataset's photos: superpixels and masks at working size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from gpgc_dask.core.arrays import Index
+from gpgc_dask.core.errors import CorruptedError
+from gpgc_dask.data.schema import VOID
+
+__all__ = ["image_maps", "map_chunks"]
+
+Segments = NDArray[np.uint16]
+Codes = NDArray[np.uint8]
+
+
+def image_maps(
+    dataset: xr.Dataset, photos: Index | None = None
+) -> Iterator[list[tuple[int, Segments, Codes]]]:
+    """Read superpixels and masks of some photos, or of all, chunk by chunk.
+
+    Each chunk is read once, and one chunk is in memory at a time.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        The dataset.
+    photos : (n,) array of int, optional
+        Numbers of the photos along ``photo``.
+
+    Yields
+    ------
+    list of (int, (h, w) uint16 array, (h, w) uint8 array)
+        Number, superpixel of each pixel, and class of each pixel of the mask (255 where it is void)
+        of the photos in one chunk.
+
+    Raises
+    ------
+    CorruptedError
+        If a mask has a class that the dataset does not have.
+    """
+    n_classes = len(dataset.attrs["classes"])
+    for chunk in map_chunks(dataset, ("segments", "mask"), photos):
+        for photo, _, mask in chunk:
+            known = mask[mask != VOID]
+            if known.size and known.max() >= n_classes:
+                raise CorruptedError(
+                    f"{dataset.encoding.get('source', 'the dataset')} is corrupted: the mask of "
+                    f"{dataset['image_name'].values[photo]} has class {known.max()} of "
+                    f"{n_classes}; create it again with gpgc ingest"
+                )
+        yield chunk
+
+
+def map_chunks(
+    dataset: xr.Dataset, names: Sequence[str], photos: Index | None = None
+) -> Iterator[list[tuple[Any, ...]]]:
+    """Read maps of some photos, or of all, chunk by chunk; each chunk is read once.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        The dataset.
+    names : sequence of str
+        The maps: ``segments``, ``mask``, which have the same chunks.
+    photos : (n,) array of int, optional
+        Numbers of the photos along ``photo``.
+
+    Yields
+    ------
+    list of (int, (h, w) array, …)
+        Number and maps, without what is outside the photo, of the photos in one chunk.
+    """
+    heights, widths = (dataset[f"segment_{name}"].values for name in ("height", "width"))
+    wanted = np.arange(dataset.sizes["photo"]) if photos is None else np.sort(photos)
+    size = int(dataset[names[0]].data.chunksize[0])
+    for first in (np.unique(wanted // size) * size).tolist():
+        maps = [dataset[name][first : first + size].values for name in names]
+        own = wanted[(wanted >= first) & (wanted < first + size)].tolist()
+        yield [
+            (photo, *(each[photo - first, : heights[photo], : widths[photo]] for each in maps))
+            for photo in own
+        ]
