@@ -14,3 +14,6 @@ IMAGES = {
 
 FEATURES = 4_113
 """Features per superpixel: 4,096 of a network, 16 of the position, a constant."""
+
+SUPERPIXELS = 145
+"""Superpixels per image, about."""

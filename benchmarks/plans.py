@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from common import Section, parser
 from dask.utils import format_bytes
-from paper import FEATURES, IMAGES
+from paper import FEATURES, IMAGES, SUPERPIXELS
 
 from gpgc_dask.planning.machine import Machine
 from gpgc_dask.planning.plan import duration, plan
@@ -21,17 +21,24 @@ def main() -> None:
     args = parser(__doc__).parse_args()
     section = Section(args, __file__)
     sizes = [
-        *((name, images, FEATURES) for name, images in IMAGES.items()),
-        ("200 photos, default network", 200, DEFAULT_FEATURES),
-        ("AutoSeg cats, default network", IMAGES["AutoSeg cats"], DEFAULT_FEATURES),
-        ("HDSeg dogs, default network", IMAGES["HDSeg dogs"], DEFAULT_FEATURES),
+        *(
+            (name, Shape.from_images(images, FEATURES, SUPERPIXELS))
+            for name, images in IMAGES.items()
+        ),
+        *(
+            (f"{name}, default network", Shape.from_images(images, DEFAULT_FEATURES))
+            for name, images in (
+                ("200 photos", 200),
+                *((name, IMAGES[name]) for name in ("AutoSeg cats", "HDSeg dogs")),
+            )
+        ),
     ]
     if args.smoke:
         sizes = sizes[-3:-2]
-    machines = {k: Machine.calibrate(k) for k in {k for _, _, k in sizes}}
+    machines = {k: Machine.calibrate(k) for k in {shape.n_features for _, shape in sizes}}
     rows = []
-    for name, images, k in sizes:
-        shape = Shape.from_images(images, k)
+    for name, shape in sizes:
+        k = shape.n_features
         here, there = (
             plan(
                 shape,
@@ -45,7 +52,7 @@ def main() -> None:
         rows.append(
             (
                 name,
-                f"{images:,}",
+                f"{shape.n_groups:,}",
                 format_bytes(4 * shape.n_rows * k),
                 f"{here.reads:.1f}",
                 format_bytes(here.worker_bytes),
@@ -60,9 +67,10 @@ def main() -> None:
         for k, machine in sorted(machines.items())
     )
     section.add(
-        "`gpgc plan --images … --calibrate`, 145 superpixels per image, redundancy estimated; on "
-        f"the two cores of this machine ({speeds}) and on 20 workers of 16 such cores that send "
-        "1 GB/s to each other."
+        "`gpgc plan --images … --calibrate`, redundancy estimated, "
+        f"{SUPERPIXELS} superpixels per image, {sizes[-1][1].largest_group} with the default "
+        f"network; on the two cores of this machine ({speeds}) and on 20 workers of 16 such cores "
+        "that send 1 GB/s to each other."
     )
     section.table(
         ["dataset", "images", "data", "reads", "memory here", "time here",

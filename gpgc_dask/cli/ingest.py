@@ -149,7 +149,7 @@ def ingest(
     superpixels: Annotated[
         int,
         typer.Option(help="Approximate number per image.", rich_help_panel=FEATURES),
-    ] = 150,
+    ] = 300,
     compactness: Annotated[
         float,
         typer.Option(
@@ -160,8 +160,8 @@ def ingest(
     side: Annotated[
         int,
         typer.Option(
-            help="Longest side in pixels at which superpixels are computed; larger photos are "
-            "scaled down.",
+            help="Longest side in pixels to which photos are scaled down. Superpixels are computed "
+            "at half of it.",
             rich_help_panel=FEATURES,
         ),
     ] = 512,

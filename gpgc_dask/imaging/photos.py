@@ -21,10 +21,12 @@ from gpgc_dask.core.errors import UnusableFileError
 __all__ = [
     "Orientation",
     "Photo",
+    "Pixels",
     "decoding",
     "open_image",
     "read_orientation",
     "read_photo",
+    "reduce_photo",
     "silence_pillow",
 ]
 
@@ -175,6 +177,29 @@ def read_photo(path: str | PathLike[str], side: int) -> Photo:
             image = image.transpose(orientation.turn)
         pixels = np.array(image)
     return Photo(pixels, orientation)
+
+
+def reduce_photo(pixels: Pixels, side: int) -> Pixels:
+    """Reduce a photo to a longest side of ``side`` pixels by averages; no change if it is smaller.
+
+    Parameters
+    ----------
+    pixels : (h, w, 3) uint8 array
+        The photo.
+    side : int
+        Longest side in pixels.
+
+    Returns
+    -------
+    (h', w', 3) uint8 array
+        No side is reduced below two pixels.
+    """
+    height, width = pixels.shape[:2]
+    scale = side / max(height, width)
+    if scale >= 1:
+        return pixels
+    size = tuple(max(round(n * scale), min(n, 2)) for n in (width, height))
+    return np.array(Image.fromarray(pixels).resize(size, Image.Resampling.BOX))
 
 
 def read_orientation(path: str | PathLike[str]) -> Orientation:

@@ -112,7 +112,7 @@ def pool(maps: list[Features], segments: Segments, n: int) -> Array:
     Parameters
     ----------
     maps : list of (channels, h', w') arrays
-        Feature maps of any resolution.
+        Feature maps of any resolution. All cells of a map that is finer than the superpixels count.
     segments : (h, w) array
         Number of each pixel's superpixel.
     n : int
@@ -124,10 +124,19 @@ def pool(maps: list[Features], segments: Segments, n: int) -> Array:
     """
     pooled = []
     for values in maps:
-        shares = cell_shares(segments, n, values.shape[1:])
+        shares = cell_shares(_enlarge(segments, *values.shape[1:]), n, values.shape[1:])
         flat = values.reshape(values.shape[0], -1).T.astype(np.float64)
         pooled.append(shares @ np.ascontiguousarray(flat))
     return np.concatenate(pooled, axis=1)
+
+
+def _enlarge(segments: Segments, height: int, width: int) -> Segments:
+    """The map at a size of at least (height, width): each pixel repeated, none left out."""
+    h, w = segments.shape
+    if height <= h and width <= w:
+        return segments
+    rows, columns = nearest_rows(max(height, h), h), nearest_rows(max(width, w), w)
+    return segments[rows[:, None], columns]
 
 
 def position_features(segments: Segments, n: int) -> Array:

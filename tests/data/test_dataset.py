@@ -183,7 +183,7 @@ def test_masks_are_written_at_the_photos_own_size(tmp_path):
         tmp_path / "images",
         tmp_path / "masks",
         tmp_path / "data.zarr",
-        recipe=Recipe(backbone="colour", side=64),
+        recipe=Recipe(backbone="colour", side=128),
     )
     opened = open_dataset(tmp_path / "data.zarr")
     assert opened["segments"].shape == (2, 64, 64)

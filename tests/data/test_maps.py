@@ -40,7 +40,7 @@ def dataset(tmp_path_factory):
             folder / "images",
             folder / "masks",
             folder / "data.zarr",
-            recipe=Recipe(backbone="colour", superpixels=20, side=100),
+            recipe=Recipe(backbone="colour", superpixels=20, side=200),
             masks_as=MaskOptions(classes={2: "grass", 7: "disc"}, void=(255,)),
         )
     return open_dataset(folder / "data.zarr")

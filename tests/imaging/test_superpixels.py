@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from gpgc_dask.core.errors import UnusableFileError
 from gpgc_dask.imaging.backbones.colour import Colour
-from gpgc_dask.imaging.features import PhotoFeatures, Recipe, label
+from gpgc_dask.imaging.features import PhotoFeatures, Recipe, describe, label
 from gpgc_dask.imaging.masks import VOID
 from gpgc_dask.imaging.painting import paint
-from gpgc_dask.imaging.photos import Orientation
+from gpgc_dask.imaging.photos import Orientation, reduce_photo
 from gpgc_dask.imaging.superpixels import class_counts, pool, position_features, segment
 from tests.support.images import draw
 
@@ -31,14 +32,27 @@ def test_pooling_is_the_mean_over_pixels(given_, fh, fw):
     segments, n, rng = given_
     h, w = segments.shape
     maps = [rng.standard_normal((3, fh, fw)), rng.standard_normal((2, h, w))]
-    expected = np.zeros((n, 5))
-    for y in range(h):
-        for x in range(w):
-            cell = int((y + 0.5) * fh / h), int((x + 0.5) * fw / w)
-            expected[segments[y, x], :3] += maps[0][:, cell[0], cell[1]]
-            expected[segments[y, x], 3:] += maps[1][:, y, x]
-    expected /= np.bincount(segments.ravel())[:, None]
+    expected = np.concatenate([pool_by_loops(each, segments, n) for each in maps], axis=1)
     np.testing.assert_allclose(pool(maps, segments, n), expected, rtol=1e-12, atol=1e-12)
+
+
+def pool_by_loops(values, segments, n):
+    """The mean over pixels of the finer of the two, along each side."""
+    (h, w), (fh, fw) = segments.shape, values.shape[1:]
+    tall, wide = max(h, fh), max(w, fw)
+    total, area = np.zeros((n, len(values))), np.zeros(n)
+    for y in range(tall):
+        for x in range(wide):
+            own = segments[int((y + 0.5) * h / tall), int((x + 0.5) * w / wide)]
+            total[own] += values[:, int((y + 0.5) * fh / tall), int((x + 0.5) * fw / wide)]
+            area[own] += 1
+    return total / area[:, None]
+
+
+def test_every_cell_of_a_finer_map_counts():
+    segments = np.array([[0, 0], [1, 2]], dtype=np.uint16)
+    values = np.arange(16.0).reshape(1, 4, 4)
+    assert pool([values], segments, 3).ravel().tolist() == [3.5, 10.5, 12.5]
 
 
 def test_pooling_of_many_cells_takes_the_other_way(monkeypatch):
@@ -102,6 +116,66 @@ def test_an_image_of_one_colour_has_superpixels_too():
 def test_images_too_small(shape):
     with pytest.raises(UnusableFileError, match=f"only {shape[1]}×{shape[0]} pixels"):
         segment(np.zeros((*shape, 3), dtype=np.uint8), 150, 20.0, 1.0)
+
+
+@pytest.fixture
+def photo_file(tmp_path):
+    def save(height, width, seed=0):
+        path = tmp_path / f"{height}x{width}.png"
+        Image.fromarray(draw(seed, height, width)[0]).save(path)
+        return path
+
+    return save
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "side", "shape"),
+    [
+        (300, 400, 512, (192, 256)),
+        (1024, 768, 512, (256, 192)),
+        (192, 256, 512, (192, 256)),
+        (60, 80, 512, (60, 80)),
+        (60, 80, 80, (30, 40)),
+        (2, 600, 512, (2, 256)),
+    ],
+)
+def test_superpixels_are_computed_at_half_the_side(photo_file, height, width, side, shape):
+    path, seen = photo_file(height, width), []
+
+    def backbone(pixels):
+        seen.append(pixels.shape[:2])
+        return [np.moveaxis(pixels / 255, -1, 0)]
+
+    recipe = Recipe(backbone, side=side, superpixels=40)
+    found, again = describe(path, recipe), describe(path, recipe)
+    scale = min(side / max(height, width), 1)
+    assert seen[0] == (round(height * scale), round(width * scale))
+    assert found.segments.shape == shape
+    assert (found.orientation.height, found.orientation.width) == (height, width)
+    np.testing.assert_array_equal(np.unique(found.segments), np.arange(found.n))
+    np.testing.assert_array_equal(found.segments, again.segments)
+    np.testing.assert_array_equal(found.features, again.features)
+    assert paint(found.segments, np.arange(found.n), height, width).shape == (height, width)
+
+
+def test_labels_of_reduced_superpixels_are_counted_at_the_photos_own_size(photo_file):
+    found = describe(photo_file(300, 400, seed=2), Recipe(Colour()))
+    mask = draw(2, 300, 400)[1].astype(np.uint8)
+    labelled = label(found, mask, 2)
+    assert labelled.pixels.sum() == mask.size
+    assert labelled.mask.shape == found.segments.shape == (192, 256)
+    painted = paint(found.segments, labelled.label, 300, 400)
+    assert np.mean(painted == mask) > 0.98
+
+
+def test_reducing_a_photo_takes_averages():
+    pixels = draw(1, 40, 60)[0]
+    blocks = pixels.reshape(20, 2, 30, 2, 3).mean((1, 3))
+    reduced = reduce_photo(pixels, 30)
+    assert reduced.dtype == np.uint8
+    np.testing.assert_allclose(reduced, blocks, atol=1)
+    assert reduce_photo(pixels, 60) is pixels
+    assert reduce_photo(pixels[:3], 20).shape == (2, 20, 3)
 
 
 def described(segments):

@@ -30,7 +30,8 @@ from tests.support.ingesting import QUICK, CrashError, crash_after, truncate
 
 pytestmark = pytest.mark.newest
 
-RECIPE = replace(QUICK, side=64)
+RECIPE = replace(QUICK, side=128)
+"""Superpixels are computed on photos of 64 pixels: all are reduced."""
 
 
 def save_photos(folder):

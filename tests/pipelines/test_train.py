@@ -201,7 +201,7 @@ def test_plan(run, reference):
     code, out, _ = run("plan", reference, "--method", "gp", "--redundancy", "1", "--json")
     assert json.loads(out)["reads"] == 1.0
     code, out, _ = run("plan", "--images", 100, "--features", 50, "--json")
-    assert json.loads(out)["shape"]["n_rows"] == 14_500
+    assert json.loads(out)["shape"]["n_rows"] == 29_000
     assert run("plan", reference, "--images", 100)[0] == 2
 
 
