@@ -13,7 +13,8 @@ import pytest
 pytestmark = pytest.mark.newest
 
 ROOT = Path(__file__).parents[2]
-SHARED = ("common.py", "paper.py", "photos.py")
+SHARED = {"common.py", "paper.py", "photos.py"}
+SHARED |= {f"ranking_{part}.py" for part in ("errors", "scores", "sets")}
 SCRIPTS = sorted(path for path in (ROOT / "benchmarks").glob("*.py") if path.name not in SHARED)
 
 
