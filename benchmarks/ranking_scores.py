@@ -17,6 +17,7 @@ from sklearn.preprocessing import StandardScaler
 
 from gpgc_dask import MarginSVM, rank
 from gpgc_dask.data.training import training_arrays
+from gpgc_dask.experiments.scores import random_scores
 from gpgc_dask.models.review import leave_out_values
 from gpgc_dask.results.columns import COLUMNS
 from gpgc_dask.results.ranking import is_suspect
@@ -35,7 +36,7 @@ SAME_ORDER = ("confidence",)
 BAD_BELOW = 0.5
 SHARES = (0.05, 0.1, 0.25)
 FOLDS = 5
-COSTS = (0.0001, 0.001, 0.01, 0.1)
+COSTS = (0.0001, 0.001, 0.01)
 TEMPERATURE = 0.1
 """cleanlab's default."""
 
@@ -212,7 +213,7 @@ def other_scores(
     scores = {OWN: softmin(own, rows), LOGISTIC: softmin(probability, rows)}
     if svm:
         scores[MARGIN] = margin_scores(dataset)
-    scores[RANDOM] = np.random.default_rng(seed).permutation(rows.n_images).astype(np.float64)
+    scores[RANDOM] = random_scores(rows.n_images, seed)
     return scores, cost
 
 

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import pandas as pd
@@ -85,7 +86,8 @@ class Job:
 
     @property
     def rng(self) -> np.random.Generator:
-        return np.random.default_rng(self.seed)
+        """Random numbers of its own for each set: equal shuffles would correlate with others."""
+        return np.random.default_rng([self.seed, crc32(self.folder.name.encode())])
 
 
 @dataclass(frozen=True)

@@ -140,6 +140,15 @@ def test_a_clean_set_has_the_true_masks(name, folder, tmp_path):
     assert (table["kind"] == "").all()
 
 
+def test_a_random_order_does_not_know_the_corrupted_masks():
+    found = []
+    for seed in range(40):
+        rng = sets.Job(Path("coco"), Path(), seed, 0.25, nullcontext).rng
+        bad = np.array(errors.choose_kinds(100, 0.25, errors.COCO, rng)) != ""
+        found.append(scores.auroc(bad, scores.random_scores(100, seed)))
+    assert np.mean(found) == pytest.approx(0.5, abs=0.04)  # 0.067 / √40 = 0.011
+
+
 def test_horses_have_other_masks_for_another_seed(folder, tmp_path):
     given, cut = (write(folder, tmp_path / str(seed), "horses", seed=seed) for seed in range(2))
     assert given["image"].tolist() == cut["image"].tolist()
