@@ -14,6 +14,7 @@ from sklearn.metrics import average_precision_score, log_loss, roc_auc_score
 from sklearn.model_selection import GroupKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_limits
 
 from gpgc_dask import MarginSVM, rank
 from gpgc_dask.data.training import training_arrays
@@ -208,8 +209,11 @@ def other_scores(
 ) -> tuple[dict[str, np.ndarray], float]:
     """Scores that are not in the review, and C of the logistic regression."""
     rows = Rows.read(dataset)
-    probability, cost = logistic_probabilities(rows)
-    own = leave_out_probabilities(leave_out_values(model, dataset), rows)
+    values = leave_out_values(model, dataset)
+    # Its many small steps wait for threads: 15 times longer with two of them on a busy machine.
+    with threadpool_limits(1):
+        probability, cost = logistic_probabilities(rows)
+        own = leave_out_probabilities(values, rows)
     scores = {OWN: softmin(own, rows), LOGISTIC: softmin(probability, rows)}
     if svm:
         scores[MARGIN] = margin_scores(dataset)
