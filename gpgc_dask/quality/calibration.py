@@ -1,0 +1,190 @@
+"""Calibrated probabilities from decision values of models that never saw the row's image.
+
+The decision value of a row does not depend on the labels of its image if the image was left out of
+the fit. One logistic regression from these values to the labels has a handful of parameters, so
+its probabilities are still out-of-sample for each image. Images that disagree with the predictions
+have little weight in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+
+from gpgc_dask.core.arrays import Array, Features, Index, group_sums
+
+__all__ = ["MIN_PROBABILITY", "Calibration", "calibrate", "reliability"]
+
+MIN_PROBABILITY = 1e-4
+"""No class of a row is less likely than this: a model can be wrong in ways it does not know."""
+
+MAX_ROWS = 200_000
+"""Rows that the regression is fitted to: more do not change a handful of parameters."""
+
+PENALTY = 10.0
+"""Inverse strength of the L2 penalty of the regression, per row of weight 1."""
+
+ROUNDS = 2
+"""How often the weights of the images and the regression are computed in turn."""
+
+MIN_RELIABILITY = 0.02
+"""Weights of images are squares of their reliability, of at least this."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Logits of the classes as a linear function of decision values.
+
+    Attributes
+    ----------
+    coef : (classes, t) array
+        Slopes; t is 1 for two classes, else the number of classes.
+    intercept : (classes,) array
+        Logits at decision values of 0.
+    """
+
+    coef: Array
+    intercept: Array
+
+    def logits(self, values: Any) -> Any:
+        """Logits (N, classes) of decision values (N,) or (N, t); lazy for a dask array."""
+        columns = values[:, None] if values.ndim == 1 else values
+        return columns @ self.coef.T + self.intercept
+
+    def probabilities(self, values: Features) -> Array:
+        """Probabilities (N, classes) of decision values (N,) or (N, t), each at least 1e-4."""
+        logits = np.asarray(self.logits(np.asarray(values, dtype=np.float64)))
+        exponents = np.exp(logits - logits.max(1, keepdims=True))
+        shares = exponents / exponents.sum(1, keepdims=True)
+        n_classes = self.intercept.size
+        return MIN_PROBABILITY + (1.0 - n_classes * MIN_PROBABILITY) * shares
+
+    def to_array(self) -> Array:
+        """Slopes and intercepts in one array (classes, t + 1), as models are saved."""
+        return np.column_stack([self.coef, self.intercept])
+
+    @classmethod
+    def from_array(cls, stored: Array) -> Calibration:
+        """The inverse of :meth:`to_array`."""
+        return cls(stored[:, :-1], stored[:, -1])
+
+
+def calibrate(
+    values: Features,
+    codes: Index,
+    area: Array,
+    groups: Index,
+    n_groups: int,
+    n_classes: int,
+    *,
+    balanced: bool = False,
+) -> Calibration:
+    """Fit probabilities of the classes to the given labels.
+
+    Parameters
+    ----------
+    values : (N,) or (N, classes) array
+        Decision values, each from a model that never saw the row's group.
+    codes : (N,) array of int
+        Given classes, 0 … n_classes − 1.
+    area : (N,) array
+        Pixels of each row; 0 for rows that do not count.
+    groups : (N,) array of int
+        Image of each row, 0 … n_groups − 1.
+    n_groups, n_classes : int
+        Number of images and of classes.
+    balanced : bool, default False
+        Whether all classes have the same frequency. By default they have their natural ones.
+
+    Returns
+    -------
+    Calibration
+        Classes without rows have a probability of 1e-4.
+
+    Notes
+    -----
+    Multinomial logistic regression, in which the rows of an image have weights in proportion to
+    their area, with a sum of ρ². ρ is first the agreement of the predicted labels with the given
+    ones and then their expected agreement under the probabilities (:func:`reliability`).
+    """
+    index = _sample(groups, area)
+    columns = np.asarray(values, dtype=np.float64)[index]
+    columns = columns[:, None] if columns.ndim == 1 else columns
+    codes, area, groups = codes[index], area[index], groups[index]
+    shares = _hard_shares(columns, n_classes)
+    fitted: Calibration | None = None
+    for _ in range(ROUNDS):
+        rho = reliability(shares, codes, area, groups, n_groups)
+        weight = _row_weights(rho, area, groups, n_groups)
+        fitted = _fit(columns, codes, weight, n_classes, balanced=balanced)
+        shares = fitted.probabilities(columns)
+    assert fitted is not None
+    return fitted
+
+
+def reliability(shares: Array, codes: Index, area: Array, groups: Index, n_groups: int) -> Array:
+    """Agreement ρ of probabilities with the given labels, per image.
+
+    Parameters
+    ----------
+    shares : (N, classes) array
+        Probabilities of the classes.
+    codes, area, groups, n_groups
+        As in :func:`calibrate`.
+
+    Returns
+    -------
+    (J,) array
+        Soft IoU, Σ a Y P / Σ a (Y + P − Y P), of the second class if there are two, else over all
+        classes together, so that classes of a few pixels do not decide; 0 for images without area.
+    """
+    given = shares[np.arange(codes.size), codes]
+    if shares.shape[1] == 2:
+        positive = codes == 1
+        both = np.where(positive, shares[:, 1], 0.0)
+        union = np.where(positive, 1.0, shares[:, 1])
+    else:
+        both, union = given, 2.0 - given
+    inside, total = (group_sums(groups, area * part, n_groups) for part in (both, union))
+    return np.divide(inside, total, out=np.zeros(n_groups), where=total > 0)
+
+
+def _sample(groups: Index, area: Array) -> Index:
+    """Rows with an area; if there are very many, every n-th of them."""
+    index = np.flatnonzero(area > 0)
+    return index[:: -(-index.size // MAX_ROWS) or 1]
+
+
+def _hard_shares(columns: Features, n_classes: int) -> Array:
+    best = (columns[:, 0] > 0).astype(np.intp) if n_classes == 2 else columns.argmax(1)
+    return np.eye(n_classes)[best]
+
+
+def _row_weights(rho: Array, area: Array, groups: Index, n_groups: int) -> Array:
+    total = group_sums(groups, area, n_groups)[groups]
+    weight: Array = area / total * np.clip(rho, MIN_RELIABILITY, 1.0)[groups] ** 2
+    return weight
+
+
+def _fit(
+    columns: Features, codes: Index, weight: Array, n_classes: int, *, balanced: bool
+) -> Calibration:
+    if balanced:
+        totals = group_sums(codes, weight, n_classes)
+        weight = weight / totals[codes]
+    present = np.unique(codes)
+    coef = np.zeros((n_classes, columns.shape[1]))
+    intercept = np.full(n_classes, np.log(MIN_PROBABILITY))
+    if present.size < 2:
+        intercept[present] = 0.0
+        return Calibration(coef, intercept)
+    regression = LogisticRegression(C=PENALTY, max_iter=300)
+    regression.fit(columns, codes, sample_weight=weight / weight.mean())
+    if present.size == 2:  # scikit-learn has one row of slopes for two classes
+        coef[present[1]], intercept[present] = regression.coef_[0], [0.0, regression.intercept_[0]]
+    else:
+        coef[present], intercept[present] = regression.coef_, regression.intercept_
+    return Calibration(coef, intercept)
