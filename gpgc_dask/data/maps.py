@@ -13,10 +13,13 @@ from gpgc_dask.core.arrays import Index
 from gpgc_dask.core.errors import CorruptedError
 from gpgc_dask.data.schema import VOID
 
-__all__ = ["image_maps", "map_chunks"]
+__all__ = ["MAPS", "Codes", "Segments", "image_maps", "load_maps", "map_chunks"]
 
 Segments = NDArray[np.uint16]
 Codes = NDArray[np.uint8]
+
+MAPS = ("segments", "mask", "segment_height", "segment_width", "image_name")
+"""The variables that :func:`load_maps` needs."""
 
 
 def image_maps(
@@ -44,17 +47,49 @@ def image_maps(
     CorruptedError
         If a mask has a class that the dataset does not have.
     """
-    n_classes = len(dataset.attrs["classes"])
     for chunk in map_chunks(dataset, ("segments", "mask"), photos):
         for photo, _, mask in chunk:
-            known = mask[mask != VOID]
-            if known.size and known.max() >= n_classes:
-                raise CorruptedError(
-                    f"{dataset.encoding.get('source', 'the dataset')} is corrupted: the mask of "
-                    f"{dataset['image_name'].values[photo]} has class {known.max()} of "
-                    f"{n_classes}; create it again with gpgc ingest"
-                )
+            _check_classes(dataset, photo, mask)
         yield chunk
+
+
+def load_maps(dataset: xr.Dataset) -> list[tuple[Segments, Codes]]:
+    """Read superpixels and masks of all photos of a part of a dataset, in the calling thread.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        Some photos, with the variables :data:`MAPS`. It may be the argument of a task.
+
+    Returns
+    -------
+    list of ((h, w) uint16 array, (h, w) uint8 array)
+        Superpixel of each pixel, and class of each pixel of the mask (255 where it is void).
+
+    Raises
+    ------
+    CorruptedError
+        If a mask has a class that the dataset does not have.
+    """
+    loaded = dataset[list(MAPS)].load(scheduler="sync")
+    segments, masks, heights, widths = (loaded[name].values for name in MAPS[:4])
+    maps = []
+    for photo, (height, width) in enumerate(zip(heights, widths, strict=True)):
+        mask = masks[photo, :height, :width]
+        _check_classes(loaded, photo, mask)
+        maps.append((segments[photo, :height, :width], mask))
+    return maps
+
+
+def _check_classes(dataset: xr.Dataset, photo: int, mask: Codes) -> None:
+    n_classes = len(dataset.attrs["classes"])
+    known = mask[mask != VOID]
+    if known.size and known.max() >= n_classes:
+        raise CorruptedError(
+            f"{dataset.encoding.get('source', 'the dataset')} is corrupted: the mask of "
+            f"{dataset['image_name'].values[photo]} has class {known.max()} of "
+            f"{n_classes}; create it again with gpgc ingest"
+        )
 
 
 def map_chunks(

@@ -20,6 +20,7 @@ from gpgc_dask.models.decisions import to_labels
 from gpgc_dask.models.kept_predictions import KeptPredictions
 from gpgc_dask.models.protocol import FittedModel
 from gpgc_dask.models.validation import naming_groups
+from gpgc_dask.quality.estimate import Evidence, estimate_quality
 
 __all__ = [
     "By",
@@ -117,11 +118,13 @@ def _table(
 ) -> pd.DataFrame:
     names = text_values(dataset["image_name"])
     image = np.asarray(arrays.groups.codes, dtype=np.intp)
+    noise = _of_images(model, model.group_noise, names, model.typical_noise)
     table = pd.DataFrame(
         {
             "image": names,
+            **_quality(model, dataset, arrays, image, values, noise),
             "agreement": _agreement(model, arrays, image, values),
-            "noise_variance": _of_images(model, model.group_noise, names, model.typical_noise),
+            "noise_variance": noise,
             "confidence": _of_images(model, model.group_confidence, names),
             "flags": text_values(dataset["flags"]),
             "superpixels": np.bincount(image, minlength=names.size),
@@ -130,6 +133,22 @@ def _table(
     for path in ("image_path", "mask_path"):
         table[path] = text_values(dataset[path])
     return table
+
+
+def _quality(
+    model: FittedModel,
+    dataset: xr.Dataset,
+    arrays: TrainingArrays,
+    image: Index,
+    values: Features,
+    noise: Array,
+) -> dict[str, Array]:
+    """Columns of the estimated quality; NaN for images without labels."""
+    codes = find_labels(model.classes_, arrays.y)[0]
+    area = arrays.area * (arrays.weight > 0)
+    evidence = Evidence(values, codes, area, image, noise, model.classes_.size)
+    estimated = estimate_quality(dataset, evidence)
+    return {str(name): estimated[name].to_numpy() for name in estimated}
 
 
 def _agreement(model: FittedModel, arrays: TrainingArrays, image: Index, values: Features) -> Array:
