@@ -69,7 +69,7 @@ def review(model: FittedModel, dataset: xr.Dataset) -> tuple[KeptPredictions, pd
 def predict_and_review(model: FittedModel, dataset: xr.Dataset) -> tuple[Index, pd.DataFrame]:
     """Predict each image by a model that never saw it, and review the images.
 
-    The features are not read if the model keeps the decision values of its last review.
+    Neither features nor masks are read if the model keeps its review of the same rows.
 
     Returns
     -------
@@ -80,8 +80,9 @@ def predict_and_review(model: FittedModel, dataset: xr.Dataset) -> tuple[Index, 
     """
     arrays = _check_and_read(model, dataset)
     values = _leave_out_values(model, dataset, arrays)
+    reviewed = model.review_table if _is_kept(model, arrays) else None
     predicted = np.asarray(to_labels(values, model.classes_), dtype=np.intp)
-    return predicted, _table(model, dataset, arrays, values)
+    return predicted, _table(model, dataset, arrays, values) if reviewed is None else reviewed
 
 
 def leave_out_values(model: FittedModel, dataset: xr.Dataset) -> Array:
@@ -102,9 +103,14 @@ def _check_and_read(model: FittedModel, dataset: xr.Dataset) -> TrainingArrays:
     return training_arrays(dataset)
 
 
+def _is_kept(model: FittedModel, arrays: TrainingArrays) -> bool:
+    """Whether the model keeps its review of these rows."""
+    return model.leave_out is not None and model.leave_out.rows == arrays.digest()
+
+
 def _leave_out_values(model: FittedModel, dataset: xr.Dataset, arrays: TrainingArrays) -> Features:
     kept = model.leave_out
-    if kept is not None and kept.rows == arrays.digest():
+    if kept is not None and _is_kept(model, arrays):
         return kept.values
     values = model.leave_group_out(dataset)
     if is_dask(values):
