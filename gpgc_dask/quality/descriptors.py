@@ -131,13 +131,13 @@ def describe(prediction: Prediction, mask: Codes) -> Array:
         *_agreement(prediction, counts),
         *_surprise(prediction, counts),
         *_contamination(prediction.shares, counts),
-        *_outline(prediction, mask),
+        *_outline(prediction, counts, mask),
     ]
     if prediction.n_classes == 2:
         columns += [
             *_object(prediction.shares[:, 1], counts),
             *_rings(prediction, mask == 1),
-            _extent(mask == 1),
+            *_shape(mask == 1),
         ]
     else:
         columns += _classes(prediction.shares, counts)
@@ -249,22 +249,25 @@ def _pairs(segments: Segments, down: Mask, right: Mask) -> tuple[Index, Index]:
     return first, second
 
 
-def _outline(prediction: Prediction, mask: Codes) -> list[float]:
-    """Whether P changes along the outline, as share of all its changes, and the outline's length.
-
-    Whether the outline follows edges of the photo is left out: it distinguishes errors of people
-    from correct masks, but tools follow edges even where they are wrong.
-    """
+def _outline(prediction: Prediction, counts: Array, mask: Codes) -> list[float]:
+    """Whether the outline follows superpixels, and whether P changes there."""
+    area = counts.sum(1)
+    total = area.sum()
+    impure = (area - counts.max(1)).sum()
     down, right = _changes(mask)
     length = int(down.sum() + right.sum())
-    if length == 0:
-        return [0.0, 0.0, 0.0]
+    if length == 0 or total == 0:
+        return [0.0, 0.0, 1.0, 0.0, 0.0, 0.0]
     first, second = _pairs(prediction.segments, down, right)
-    contrast = np.abs(prediction.shares[first] - prediction.shares[second]).sum() / 2
+    shares = prediction.shares
+    contrast = np.abs(shares[first] - shares[second]).sum() / 2
     return [
+        impure / total,
+        impure / length / np.sqrt(total / area.size),
+        float(np.mean(first != second)),
         contrast / length,
         _ratio(contrast, prediction.variation),
-        length / np.sqrt(mask.size),
+        length / np.sqrt(total),
     ]
 
 
@@ -306,12 +309,16 @@ def _rings(prediction: Prediction, inside: Mask) -> list[float]:
     return columns
 
 
-def _extent(inside: Mask) -> float:
-    """Share of its box that the object covers."""
+def _shape(inside: Mask) -> list[float]:
+    """Share of its box that the object covers, length of its outline, share at the border."""
+    n_in = int(inside.sum())
+    if n_in == 0:
+        return [0.0, 0.0, 0.0]
     rows, columns = np.flatnonzero(inside.any(1)), np.flatnonzero(inside.any(0))
-    if not rows.size:
-        return 0.0
-    return float(inside.sum() / ((rows[-1] - rows[0] + 1) * (columns[-1] - columns[0] + 1)))
+    box = (rows[-1] - rows[0] + 1) * (columns[-1] - columns[0] + 1)
+    length = sum(int(part.sum()) for part in _changes(inside))
+    border = inside[0].sum() + inside[-1].sum() + inside[:, 0].sum() + inside[:, -1].sum()
+    return [n_in / box, length / np.sqrt(n_in), _ratio(border, length)]
 
 
 def _classes(shares: Array, counts: Array) -> list[float]:
