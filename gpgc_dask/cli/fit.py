@@ -17,12 +17,22 @@ from gpgc_dask.models.registry import MODELS
 if TYPE_CHECKING:
     from gpgc_dask.models.protocol import FittedModel
 
-__all__ = ["EXAMPLE", "DataArgument", "Method", "Redundancy", "fit", "to_method", "to_redundancy"]
+__all__ = [
+    "EXAMPLE",
+    "DataArgument",
+    "Method",
+    "Redundancy",
+    "Rounds",
+    "fit",
+    "to_class_weight",
+    "to_method",
+    "to_redundancy",
+]
 
 EXAMPLE = (
     "Examples:\n\n"
     "gpgc fit horses.zarr -o model.zarr\n\n"
-    "gpgc fit horses.zarr -o paper.zarr --redundancy 1.0 --workers 2"
+    "gpgc fit horses.zarr -o paper.zarr --redundancy 1.0 --rounds 0 --workers 2"
 )
 
 
@@ -38,6 +48,15 @@ Redundancy = Annotated[
     typer.Option(
         help="Number of superpixels of an image that count as one, or auto to estimate it. 1.0 is "
         "the value of the paper."
+    ),
+]
+Rounds = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        help="Rounds of the second look, in which superpixels whose labels are probably wrong lose "
+        "their weight. Each reads the data twice; 0 is the method of the paper. Default: 2 for "
+        "gpgc, 0 for gp.",
     ),
 ]
 DataArgument = Annotated[
@@ -60,6 +79,15 @@ def to_redundancy(text: str) -> float | str:
     return value
 
 
+def to_class_weight(text: str) -> str | None:
+    """Convert the text of the option to the parameter of the models."""
+    if text not in ("balanced", "none"):
+        raise typer.BadParameter(
+            f"{text!r} is neither balanced nor none", param_hint="--class-weight"
+        )
+    return None if text == "none" else text
+
+
 def to_method(text: str) -> str:
     """Check the name of a model."""
     if text not in MODELS:
@@ -79,6 +107,14 @@ def fit(
     ],
     method: Method = "gpgc",
     redundancy: Redundancy = "auto",
+    rounds: Rounds = None,
+    class_weight: Annotated[
+        str,
+        typer.Option(
+            help="Weights of the classes: balanced gives all classes the same total, none every "
+            "superpixel its own weight."
+        ),
+    ] = "balanced",
     max_iter: Annotated[int, typer.Option(min=1, help="Maximum number of iterations.")] = 100,
     checkpoint: Annotated[
         str | None,
@@ -108,7 +144,7 @@ def fit(
             data,
             out,
             method=to_method(method),
-            parameters=_parameters(method, redundancy, max_iter),
+            parameters=_parameters(method, redundancy, rounds, class_weight, max_iter),
             checkpoint=checkpoint,
             announce=display.announce,
             run=RunOptions(resume, overwrite, progress=display.fit, client=client),
@@ -119,12 +155,17 @@ def fit(
         _show(_outcome(out, model))
 
 
-def _parameters(method: str, redundancy: str, max_iter: int) -> dict[str, Any]:
+def _parameters(
+    method: str, redundancy: str, rounds: int | None, class_weight: str, max_iter: int
+) -> dict[str, Any]:
+    parameters: dict[str, Any] = {"class_weight": to_class_weight(class_weight)}
     if "redundancy" in MODELS[method]().get_params():
-        return {"redundancy": to_redundancy(redundancy), "max_iter": max_iter}
-    if redundancy != "auto":
-        raise typer.BadParameter(f"--redundancy is for gpgc and gp: {method} has none")
-    return {}
+        parameters |= {"redundancy": to_redundancy(redundancy), "max_iter": max_iter}
+        return parameters if rounds is None else parameters | {"rounds": rounds}
+    for option, given in (("redundancy", redundancy != "auto"), ("rounds", rounds is not None)):
+        if given:
+            raise typer.BadParameter(f"--{option} is for gpgc and gp: {method} has none")
+    return parameters
 
 
 def _outcome(out: str, model: FittedModel) -> dict[str, Any]:

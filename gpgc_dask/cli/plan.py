@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from gpgc_dask.cli.console import print_json, print_out
-from gpgc_dask.cli.fit import Method, Redundancy, to_method, to_redundancy
+from gpgc_dask.cli.fit import Method, Redundancy, Rounds, to_method, to_redundancy
 from gpgc_dask.cli.options import RUNNING, Json, Workers
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def plan(
     ] = 489,
     method: Method = "gpgc",
     redundancy: Redundancy = "auto",
+    rounds: Rounds = None,
     calibrate: Annotated[
         bool,
         typer.Option(
@@ -64,21 +65,28 @@ def plan(
     if data is None and images is not None:
         if method == "svm":
             raise typer.BadParameter("for the SVM name a dataset: --images is for GPs")
-        _plan_images(images, features, method, redundancy, options, calibrate=calibrate, json=json)
+        estimator = _estimator(method, redundancy, rounds)
+        _plan_images(images, features, estimator, options, calibrate=calibrate, json=json)
         return
     if data is None or images is not None:
         raise typer.BadParameter("name either a dataset or --images")
     from gpgc_dask.data.dataset import open_dataset
-    from gpgc_dask.models.registry import MODELS
 
     dataset = open_dataset(data)
     if method == "svm":
         _plan_svm(dataset, json=json)
         return
-    estimator = MODELS[method](redundancy=to_redundancy(redundancy))
+    estimator = _estimator(method, redundancy, rounds)
     classes = len(dataset.attrs["classes"])
     cost = estimator.plan(dataset, n_classes=classes, calibrate=calibrate, **options)
     _print_plan(cost, json=json)
+
+
+def _estimator(method: str, redundancy: str, rounds: int | None) -> Any:
+    from gpgc_dask.models.registry import MODELS
+
+    given = {} if rounds is None else {"rounds": rounds}
+    return MODELS[method](redundancy=to_redundancy(redundancy), **given)
 
 
 def _print_plan(cost: Plan, *, json: bool) -> None:
@@ -91,8 +99,7 @@ def _print_plan(cost: Plan, *, json: bool) -> None:
 def _plan_images(
     images: int,
     features: int,
-    method: str,
-    redundancy: str,
+    estimator: Any,
     options: dict[str, Any],
     *,
     calibrate: bool,
@@ -106,10 +113,11 @@ def _plan_images(
 
     cost = make_plan(
         Shape.from_images(images, features),
-        estimate_redundancy=to_redundancy(redundancy) == "auto",
-        separable=method != "gp",
+        estimate_redundancy=estimator.redundancy == "auto",
+        separable=type(estimator).__name__ != "GP",
         resources=Resources.detect(is_dask=True, **options),
         machine=Machine.calibrate(features) if calibrate else Machine.measure(),
+        rounds=estimator.rounds,
     )
     _print_plan(cost, json=json)
 

@@ -23,6 +23,7 @@ from gpgc_dask.core.text import time_text
 
 __all__ = [
     "FIRST_TEXT",
+    "SECOND_LOOK",
     "FitListener",
     "FitProgress",
     "LineDisplay",
@@ -109,6 +110,9 @@ MIN_LINE_SECONDS = 5.0
 MIN_LINE_SHARE = 0.01
 """The same as a share of the elapsed time: ten hours give some hundred lines."""
 
+SECOND_LOOK = "second look"
+"""Start of the phase of entries of ``history_`` that are rounds of the second look."""
+
 FIRST_TEXT = "reading the data"
 """Text of a fit before its first entry."""
 
@@ -153,8 +157,9 @@ def convergence_curve(entries: Sequence[dict[str, Any]]) -> tuple[str, list[floa
     -------
     tuple of (str, list of float, list of float)
         Label of x, x, and the decades to go. x are reads of the data, or steps if all steps used
-        the same read.
+        the same read. Rounds of the second look, after the convergence, are left out.
     """
+    entries = [entry for entry in entries if not entry["phase"].startswith(SECOND_LOOK)]
     to_go = [decades_to_go(entry) for entry in entries]
     reads = [float(entry["reads"]) for entry in entries]
     if len(reads) > 1 and reads[0] == reads[-1]:

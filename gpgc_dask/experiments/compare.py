@@ -33,7 +33,7 @@ SHARES = (0.01, 0.02, 0.05, 0.10, 0.15, 0.25, 0.50, 0.75)
 KEPT = 0.25
 """Share of the images in Table 2 of the paper."""
 
-MODELS = ("SVM", "GP, c = 1", "GP", "GP-GC, c = 1", "GP-GC")
+MODELS = ("SVM", "GP, c = 1", "GP", "GP-GC, c = 1", "GP-GC", "GP-GC, second look")
 RETRAINED = ("SVM", "GP, c = 1", "GP")
 
 PAPER_RULE, AGREEMENT_RULE, RANDOM_RULE = "confidence, c = 1", "agreement", "random"
@@ -118,7 +118,7 @@ def compare(
     >>> train, test = open_dataset("horses.zarr"), open_dataset("test.zarr")
     >>> results = compare(train, test, svm=False, cleanlab=False, draws=1, shares=(0.5,))
     >>> sorted({run.model for run in results.runs})
-    ['GP', 'GP, c = 1', 'GP-GC', 'GP-GC, c = 1']
+    ['GP', 'GP, c = 1', 'GP-GC', 'GP-GC, c = 1', 'GP-GC, second look']
     """
     _check_datasets(train, test)
     true_masks = None if truth is None else TrueMasks(train, truth, truth_format)

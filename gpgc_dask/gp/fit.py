@@ -7,7 +7,7 @@ attempt, :mod:`gpgc_dask.gp.solvers` the solvers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -23,6 +23,7 @@ from gpgc_dask.gp.attempt import Attempt, FitResult, make_problem
 from gpgc_dask.gp.checkpoint import Checkpoint, SavedFit, digest
 from gpgc_dask.gp.noise import NoiseModel, homoscedastic
 from gpgc_dask.gp.options import FitOptions
+from gpgc_dask.gp.oracle.base import Rows
 from gpgc_dask.gp.oracle.dask import DaskSweeps
 from gpgc_dask.gp.oracle.kernels import Arithmetic
 from gpgc_dask.gp.oracle.numpy import NumpySweeps
@@ -32,13 +33,19 @@ from gpgc_dask.gp.solvers import History, pooled_start, solve
 from gpgc_dask.gp.training import Training
 from gpgc_dask.gp.warm_start import draw_sample, sample_offset
 
-__all__ = ["FitResult", "fit", "fit_surveyed"]
+__all__ = ["Finish", "FitResult", "OpenSweeps", "fit", "fit_surveyed"]
+
+OpenSweeps = Callable[[Rows], RowSweeps]
+"""Sweeps over X with the classes, weights and groups of some rows, in the arithmetic of a fit."""
+
+Finish = Callable[[FitResult, OpenSweeps], None]
+"""Work on the result of a fit that belongs to the same run: its reads are displayed and counted."""
 
 FLOAT32_RANGE = (1e-12, 1e12)
 """Absolute values of features whose squares float32 can hold."""
 
 
-def fit(training: Training, options: FitOptions) -> FitResult:
+def fit(training: Training, options: FitOptions, finish: Finish | None = None) -> FitResult:
     """Fit in the precision of the data, or in float64 if float32 products are not precise enough.
 
     Parameters
@@ -47,6 +54,9 @@ def fit(training: Training, options: FitOptions) -> FitResult:
         Validated training data.
     options : FitOptions
         Options of the fit.
+    finish : callable, optional
+        Called with the result. The checkpoint remains until it returns, so that a run that is
+        stopped in it does not repeat the fit.
 
     Raises
     ------
@@ -55,13 +65,13 @@ def fit(training: Training, options: FitOptions) -> FitResult:
         float64; or if the checkpoint belongs to another fit.
     """
     with open_listeners(options.listeners) as displays:
-        result = _fit(training, options)
+        result = _fit(training, options, finish)
         for display in displays:
             display.settled = result.solution.converged
     return result
 
 
-def _fit(training: Training, options: FitOptions) -> FitResult:
+def _fit(training: Training, options: FitOptions, finish: Finish | None) -> FitResult:
     sample = draw_sample(training.X, training.rows, warm=training.noise.separable)
     index, features = sample.thin()
     offset = sample_offset(features)
@@ -87,6 +97,8 @@ def _fit(training: Training, options: FitOptions) -> FitResult:
         attempt = Attempt(training, options, sample, probe, sweeps, history, checkpoint)
         outcome = attempt.run(saved)
         if isinstance(outcome, FitResult):
+            if finish is not None:
+                finish(outcome, partial(_open_sweeps, training, options, arithmetic, read_numbers))
             if checkpoint and outcome.solution.converged and not options.keep_checkpoint:
                 checkpoint.remove()
             return outcome
@@ -144,6 +156,16 @@ def _sweeps(
         numbers=read_numbers,
         listener=partial(_notify, listeners) if listeners else None,
     )
+
+
+def _open_sweeps(
+    training: Training,
+    options: FitOptions,
+    arithmetic: Arithmetic,
+    read_numbers: Iterator[int],
+    rows: Rows,
+) -> RowSweeps:
+    return _sweeps(replace(training, rows=rows), options, arithmetic, read_numbers)
 
 
 def _notify(listeners: Sequence[Listener], progress: Progress) -> None:

@@ -22,6 +22,8 @@ class Training:
         Features.
     rows : Rows
         Class, weight and group of each row.
+    sample_weight : array of shape (N,)
+        Weights of the caller, which those of ``rows`` are times the class weights.
     classes : array of shape (C,)
         Class labels, sorted, in the type they were passed in.
     class_weight : array of shape (C,)
@@ -40,6 +42,7 @@ class Training:
 
     X: Any
     rows: Rows
+    sample_weight: Array
     classes: Labels
     class_weight: Array
     groups: Labels

@@ -21,6 +21,7 @@ from gpgc_dask.models.protocol import Listener
 from gpgc_dask.models.review import review
 from gpgc_dask.models.tables import to_pandas, to_xarray
 from gpgc_dask.models.validation import load_vectors, to_vector
+from gpgc_dask.quality.calibration import Calibration
 
 __all__ = ["DatasetModel"]
 
@@ -49,6 +50,7 @@ class DatasetModel(ClassifierMixin, BaseEstimator, ABC):
     dataset_: dict[str, Any]
     review_: pd.DataFrame
     leave_out_: KeptPredictions
+    calibration_: Calibration
 
     @abstractmethod
     def decision_function(self, X: Any) -> Any:
@@ -158,6 +160,11 @@ class DatasetModel(ClassifierMixin, BaseEstimator, ABC):
         return vars(self).get("dataset_")
 
     @property
+    def calibration(self) -> Calibration | None:
+        """Probabilities of decision values; None without a second look or a :meth:`review`."""
+        return vars(self).get("calibration_")
+
+    @property
     def leave_out(self) -> KeptPredictions | None:
         """Leave-image-out decision values of the last :meth:`review`; None without one."""
         return vars(self).get("leave_out_")
@@ -173,7 +180,9 @@ class DatasetModel(ClassifierMixin, BaseEstimator, ABC):
         """Assess each image of the dataset that the model was fitted on. Reads the data once.
 
         The result is kept as ``review_`` and saved with the model, together with the decision
-        values that reports and exports need (``leave_out_``). Sort it with :func:`gpgc_dask.rank`.
+        values that reports and exports need (``leave_out_``) and the probabilities that follow from
+        them (``calibration_``, if there are 10 labelled images or more). Sort it with
+        :func:`gpgc_dask.rank`.
 
         Parameters
         ----------
@@ -188,7 +197,9 @@ class DatasetModel(ClassifierMixin, BaseEstimator, ABC):
             ``superpixels`` and the paths of its files.
         """
         check_is_fitted(self)
-        self.leave_out_, self.review_ = review(self, dataset)
+        self.leave_out_, calibration, self.review_ = review(self, dataset)
+        if calibration is not None:
+            self.calibration_ = calibration
         return self.review_
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -245,6 +256,8 @@ class DatasetModel(ClassifierMixin, BaseEstimator, ABC):
         if "leave_out_" in state:
             kept = state["leave_out_"]
             state["leave_out_"] = {"rows": kept.rows, "values": kept.values}
+        if "calibration_" in state:
+            state["calibration_"] = state["calibration_"].to_array()
         if self.is_fitted:
             if callable(state.get("progress")):
                 state["progress"] = None
@@ -257,6 +270,8 @@ class DatasetModel(ClassifierMixin, BaseEstimator, ABC):
             state = state | {"review_": pd.DataFrame(state["review_"])}
         if "leave_out_" in state:
             state = state | {"leave_out_": KeptPredictions(**state["leave_out_"])}
+        if "calibration_" in state:
+            state = state | {"calibration_": Calibration.from_array(state["calibration_"])}
         super().__setstate__(state)
 
     # -- tables, plots and cards ------------------------------------------------------------
@@ -313,7 +328,7 @@ class DatasetModel(ClassifierMixin, BaseEstimator, ABC):
 
     def _remember(self, origin: dict[str, Any] | None) -> None:
         """Keep where the rows come from, and drop what an earlier fit has left."""
-        for name in ("dataset_", "review_", "leave_out_"):
+        for name in ("dataset_", "review_", "leave_out_", "calibration_"):
             self.__dict__.pop(name, None)
         if origin is not None:
             self.dataset_ = origin

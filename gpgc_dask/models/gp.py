@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from os import PathLike
+from typing import Any, Literal
 
 import numpy as np
 
@@ -10,7 +12,9 @@ from gpgc_dask.core.arrays import Array, Labels
 from gpgc_dask.core.errors import InputError
 from gpgc_dask.core.labels import find_labels
 from gpgc_dask.core.text import preview
+from gpgc_dask.gp.solvers import SolverName
 from gpgc_dask.models.linear_gp import LinearGP
+from gpgc_dask.models.protocol import Listener
 
 __all__ = ["GP", "GPGC"]
 
@@ -40,6 +44,12 @@ class GPGC(LinearGP):
         more), 1.0 is the method of the paper.
     noise_floor : float, default 1e-4
         Minimum noise variance, in units of the ±1 labels.
+    rounds : int, default 2
+        Rounds of the second look: each weights every row by the probability of its label, judged by
+        the model without the row's group, and every group by its agreement, and computes ``coef_``
+        and ``covariance_factor_`` again, in two reads of the data. 0 is the method of the paper.
+        There is none with fewer than 10 groups, with groups of a dask array that are larger than
+        256 MB, or if a class would lose all its weight.
     checkpoint : str or path-like, optional
         File (a path, or a URL such as s3://…) that holds the state of the fit after every read of
         the data. A fit on the same data resumes from it, and removes it at its end.
@@ -68,7 +78,7 @@ class GPGC(LinearGP):
     covariance_factor_ : (k, k) array
         T with posterior covariance TᵀT.
     classes_, class_weight_ : (classes,) arrays
-        Labels, and the weight of a row of each.
+        Labels, and the weight of a row of each; after a second look, in its last round.
     redundancy_ : float
         How many rows of a group count as one, c.
     typical_noise_ : float
@@ -78,9 +88,18 @@ class GPGC(LinearGP):
     converged_ : bool
         Whether ``log_evidence_`` was certified as the optimum.
     n_iter_, n_reads_ : int
-        Iterations, and full reads of X.
+        Iterations of the fit, and full reads of X.
     history_ : list of dict
-        One entry per iteration.
+        One entry per iteration, then one per round of the second look, which repeats the evidence
+        of the fit.
+    row_weight_ : (N,) array of float32
+        Weights of the rows in the last round of the second look, without class weights: group by
+        group in the order of ``groups_``.
+    group_rows_, group_digests_ : (J,) arrays
+        Number of rows of each group, and a digest of their labels and weights, by which
+        :meth:`leave_group_out` finds the rows of ``row_weight_``.
+    calibration_ : Calibration
+        Probabilities of decision values, from a second look or a :meth:`review`.
     dataset_ : dict
         Where the rows come from, after a fit on a dataset.
     review_, leave_out_ : DataFrame, KeptPredictions
@@ -143,7 +162,8 @@ class GP(LinearGP):
 
     Parameters and attributes are those of :class:`GPGC`, except that ``noise_variance_`` is one
     number and there is no ``confidence_``. ``groups`` are used for the estimate of the redundancy
-    only: without them, or with ``redundancy=1.0``, the fit takes one read of the data.
+    only: without them, or with ``redundancy=1.0``, the fit takes one read of the data. There is no
+    second look by default (``rounds=0``).
 
     Examples
     --------
@@ -156,6 +176,35 @@ class GP(LinearGP):
     """
 
     _noise_model = "homoscedastic"
+
+    def __init__(
+        self,
+        *,
+        solver: SolverName = "auto",
+        tol: float = 1e-4,
+        max_iter: int = 100,
+        class_weight: dict[Any, float] | Literal["balanced"] | None = "balanced",
+        dtype: str = "auto",
+        redundancy: float | Literal["auto"] = "auto",
+        noise_floor: float = 1e-4,
+        rounds: int = 0,
+        checkpoint: str | PathLike[str] | None = None,
+        progress: bool | Listener | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        super().__init__(
+            solver=solver,
+            tol=tol,
+            max_iter=max_iter,
+            class_weight=class_weight,
+            dtype=dtype,
+            redundancy=redundancy,
+            noise_floor=noise_floor,
+            rounds=rounds,
+            checkpoint=checkpoint,
+            progress=progress,
+            random_state=random_state,
+        )
 
     def _noise_of(self, names: Labels) -> Array:
         return np.full(names.size, self.noise_variance_)

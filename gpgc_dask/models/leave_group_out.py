@@ -20,9 +20,11 @@ from gpgc_dask.gp.oracle.dask import lazy_leave_out
 from gpgc_dask.gp.oracle.kernels import Arithmetic, Projection
 from gpgc_dask.gp.oracle.numpy import NumpySweeps
 from gpgc_dask.gp.oracle.tasks import Sweep
-from gpgc_dask.models.decisions import to_labels
+from gpgc_dask.models.decisions import decide
 from gpgc_dask.models.protocol import FittedModel
+from gpgc_dask.models.row_weights import RowWeights
 from gpgc_dask.models.validation import check_weights, to_vector
+from gpgc_dask.quality.calibration import Calibration
 
 __all__ = ["code_rows", "find_classes", "leave_out_predictions", "measure_agreement"]
 
@@ -47,15 +49,25 @@ def find_classes(model: FittedModel, labels: Labels) -> Index:
 
 
 def code_rows(
-    model: FittedModel, X: Any, arrays: TrainingArrays, class_weight: Array
+    model: FittedModel,
+    X: Any,
+    arrays: TrainingArrays,
+    class_weight: Array,
+    learned: RowWeights | None = None,
 ) -> tuple[Rows, Labels, Array]:
-    """(rows with weights times class weights, names of the groups, (N,) weights of the caller)."""
+    """(rows with weights times class weights, names of the groups, (N,) weights of the caller).
+
+    With ``learned`` weights the rows have these in place of those of the caller.
+    """
     n = X.shape[0]
     labels, codes = code_labels("y", to_vector("y", arrays.y, n))
     codes = find_classes(model, labels)[codes]
     names, index = code_labels("groups", to_vector("groups", arrays.groups, n))
     weight = check_weights("sample_weight", arrays.weight, n)
     rows = Rows(codes, weight * class_weight[codes], index, model.classes_.size, names.size)
+    if learned is not None:
+        found = learned.find(model.groups_, names, rows, weight)
+        rows = replace(rows, weights=found * class_weight[codes])
     return rows, names, weight
 
 
@@ -86,7 +98,13 @@ def leave_out_predictions(model: GaussianProcess, X: Any, rows: Rows, noise: Arr
     return NumpySweeps(X, rows, arithmetic).map_rows(sweep.predict_left_out)
 
 
-def measure_agreement(values: Array, rows: Rows, names: Labels, area: Array) -> GroupAgreement:
+def measure_agreement(
+    values: Array,
+    rows: Rows,
+    names: Labels,
+    area: Array,
+    calibration: Calibration | None,
+) -> GroupAgreement:
     """Agreement per group of the labels that decision values (N,) or (N, classes) predict."""
-    predicted = to_labels(values, np.arange(rows.n_classes))
+    predicted = decide(values, np.arange(rows.n_classes), calibration)
     return group_agreement(rows.codes, predicted, rows.groups, area, rows.n_classes, names)

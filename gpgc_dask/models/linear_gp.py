@@ -6,6 +6,7 @@ import numbers
 import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
+from functools import partial
 from math import ceil
 from os import PathLike
 from typing import Any, ClassVar, Literal, Self
@@ -30,15 +31,18 @@ from gpgc_dask.gp.oracle.dask import DaskOracle
 from gpgc_dask.gp.oracle.numpy import NumpyOracle
 from gpgc_dask.gp.solvers import SOLVERS, SolverName
 from gpgc_dask.gp.training import Training
-from gpgc_dask.models.base import DatasetModel
-from gpgc_dask.models.decisions import likelihood_logits, to_labels, to_probabilities
+from gpgc_dask.models.decisions import class_probabilities, decide
+from gpgc_dask.models.learned_gp import ROW_ARRAYS, LearnedGP
 from gpgc_dask.models.leave_group_out import code_rows, leave_out_predictions, measure_agreement
 from gpgc_dask.models.protocol import Listener
+from gpgc_dask.models.row_weights import RowWeights
+from gpgc_dask.models.second_look import ClassRule, Rounds, SecondLook
 from gpgc_dask.models.validation import (
     check_features,
     check_new_rows,
     check_training,
     check_weights,
+    class_weights,
     naming_groups,
     to_vector,
     without_empty_images,
@@ -48,30 +52,14 @@ from gpgc_dask.planning.memory import check_memory
 from gpgc_dask.planning.plan import Plan, plan
 from gpgc_dask.planning.resources import Resources
 from gpgc_dask.planning.shape import Shape
+from gpgc_dask.planning.sweeps import expected_rounds
 
 __all__ = ["LinearGP"]
 
 
-class LinearGP(DatasetModel):
+class LinearGP(LearnedGP):
     """Gaussian process classifier with a linear kernel; a subclass has a noise model."""
 
-    saved_arrays: ClassVar = (
-        "coef_",
-        "covariance_factor_",
-        "class_weight_",
-        "noise_variance_",
-        "noise_group_variance_",
-        "confidence_",
-    )
-    saved_values: ClassVar = (
-        "redundancy_",
-        "typical_noise_",
-        "log_evidence_",
-        "converged_",
-        "n_iter_",
-        "n_reads_",
-        "n_features_in_",
-    )
     _noise_model: ClassVar[str]
     _keeps_checkpoint = False
 
@@ -85,6 +73,7 @@ class LinearGP(DatasetModel):
         dtype: str = "auto",
         redundancy: float | Literal["auto"] = "auto",
         noise_floor: float = 1e-4,
+        rounds: int = 2,
         checkpoint: str | PathLike[str] | None = None,
         progress: bool | Listener | None = None,
         random_state: int | None = None,
@@ -96,6 +85,7 @@ class LinearGP(DatasetModel):
         self.dtype = dtype
         self.redundancy = redundancy
         self.noise_floor = noise_floor
+        self.rounds = rounds
         self.checkpoint = checkpoint
         self.progress = progress
         self.random_state = random_state
@@ -163,10 +153,13 @@ class LinearGP(DatasetModel):
             noise_groups=noise_groups,
         )
         if not force:
-            _check_memory(training, options)
+            _check_memory(training, options, int(self.rounds))
+        area = check_weights("area", arrays.area, len(training.rows))
+        rounds = Rounds(training, area, self._class_rule(training), int(self.rounds))
         with naming_groups(arrays.groups, arrays.place):
-            self._learn(training, fit(training, options))
+            result = fit(training, options, rounds if self.rounds else None)
         self._remember(provenance(X) if is_dataset(X) else None)
+        self._learn(training, result, rounds.look)
         validate_data(self, arrays.X, skip_check_array=True)
         self._warn_unless_converged()
         return self
@@ -244,6 +237,7 @@ class LinearGP(DatasetModel):
             separable=self._noise_model != "homoscedastic",
             resources=Resources.detect(is_dask(X), workers, memory_limit, threads),
             machine=machine,
+            rounds=self._check_rounds(),
         )
 
     def _dtype(self) -> np.dtype[Any] | None:
@@ -261,6 +255,7 @@ class LinearGP(DatasetModel):
             raise InputError(
                 f"max_iter must be a whole number of at least 1, got {self.max_iter!r}"
             )
+        self._check_rounds()
         return FitOptions(
             solver=check_choice("solver", self.solver, SOLVERS),
             tol=check_positive("tol", self.tol),
@@ -273,20 +268,29 @@ class LinearGP(DatasetModel):
             listeners=fit_listeners(self.progress, has_checkpoint=self.checkpoint is not None),
         )
 
+    def _check_rounds(self) -> int:
+        if not isinstance(self.rounds, numbers.Integral) or self.rounds < 0:
+            raise InputError(f"rounds must be a whole number of at least 0, got {self.rounds!r}")
+        return int(self.rounds)
+
+    def _class_rule(self, training: Training) -> ClassRule:
+        return partial(class_weights, self.class_weight, training.classes, training.rows.codes)
+
     def _noise_floor(self) -> float:
         floor = check_positive("noise_floor", self.noise_floor)
         if floor >= MAX_NOISE:
             raise InputError(f"noise_floor must be below {MAX_NOISE:g}, got {self.noise_floor!r}")
         return floor
 
-    def _learn(self, training: Training, result: FitResult) -> None:
+    def _learn(self, training: Training, result: FitResult, look: SecondLook | None = None) -> None:
         point = result.point
         params = point.params
         self.classes_ = training.classes
         self.groups_ = training.groups
-        self.coef_ = point.post.mu.T.copy()
-        self.covariance_factor_ = point.post.T
-        self.class_weight_ = training.class_weight
+        post = point.post if look is None else look.post
+        self.coef_ = post.mu.T.copy()
+        self.covariance_factor_ = post.T
+        self.class_weight_ = training.class_weight if look is None else look.class_weight
         self.redundancy_ = params.redundancy
         scales = np.exp(0.5 * params.log_scales)
         self.feature_scales_ = dict(
@@ -295,10 +299,15 @@ class LinearGP(DatasetModel):
         self.log_evidence_ = result.problem.log_evidence(point)
         self.converged_ = result.solution.converged
         self.history_ = result.history.entries
-        self.n_iter_ = len(self.history_)
+        self.n_iter_ = len(self.history_) - (0 if look is None else look.rounds)
         self.n_reads_ = ceil(result.history.reads - 1e-9)
-        for name in ("noise_groups_", "noise_group_variance_"):
+        for name in ("noise_groups_", "noise_group_variance_", *ROW_ARRAYS):
             self.__dict__.pop(name, None)
+        if look is not None:
+            self.calibration_ = look.calibration
+            kept = RowWeights.from_rows(look.row_weight, training.rows, training.sample_weight)
+            self.row_weight_, self.group_rows_ = kept.weights, kept.sizes
+            self.group_digests_ = kept.digests
         if training.noise_groups is not None:
             self.noise_groups_ = training.noise_groups
             self.noise_group_variance_ = np.exp(training.noise.values(params.log_noise))
@@ -335,21 +344,31 @@ class LinearGP(DatasetModel):
         return mean, np.sqrt(oracle.variance(self.covariance_factor_))
 
     def predict(self, X: Any) -> Any:
-        """Most likely labels (N,), among ``classes_``; lazy for a dask X."""
-        return to_labels(self.decision_function(X), self.classes_)
+        """Most likely labels (N,), among ``classes_``; lazy for a dask X.
+
+        Of two classes the sign of the decision value decides, of more the calibrated probability
+        (``calibration_``), if there is one, or the largest decision value.
+        """
+        return decide(self.decision_function(X), self.classes_, self.calibration)
 
     def predict_proba(self, X: Any) -> Any:
         """Probabilities (N, classes), columns in the order of ``classes_``; lazy for a dask X.
 
         Notes
         -----
-        Bayes' rule under the model's own likelihood, N(y; f, v + ε̄²) at y = ±1, with the
-        posterior variance v of f and the typical (weighted median) noise ε̄² of the training
-        groups: softmax of 2f/(v + ε̄²).
+        With a ``calibration_`` (after a fit with a second look, or a review) the probabilities are
+        those of a logistic regression on decision values of models that never saw the row's group,
+        with the natural class frequencies. Otherwise they follow from Bayes' rule under the model's
+        own likelihood, N(y; f, v + ε̄²) at y = ±1, with the posterior variance v of f and the
+        typical (weighted median) noise ε̄² of the training groups: softmax of 2f/(v + ε̄²).
         """
-        mean, std = self.decision_function(X, return_std=True)
-        logits = likelihood_logits(mean, std, self.typical_noise_)
-        return to_probabilities(logits, self.classes_.size)
+        calibration = self.calibration
+        if calibration is None:
+            mean, std = self.decision_function(X, return_std=True)
+        else:
+            mean, std = self.decision_function(X), 0.0
+        noise, n_classes = self.typical_noise_, self.classes_.size
+        return class_probabilities(mean, std, noise, n_classes, calibration)
 
     def leave_group_out(
         self,
@@ -366,8 +385,10 @@ class LinearGP(DatasetModel):
         Parameters
         ----------
         X, y, groups, sample_weight : arrays, or a dataset as X
-            What the model was fitted on; a dataset includes all of them, and ``area``. A group
-            that was not in the fit gets the ordinary prediction, with a warning.
+            What the model was fitted on, or whole groups of it; a dataset includes all of them,
+            and ``area``. A group that was not in the fit gets the ordinary prediction, with a
+            warning. After a second look, a group of the fit with other rows, labels or weights
+            than in the fit is an InputError: the learned weights of its rows are not known.
         area : (N,) array, optional
             Size of each row in the agreement (pixels), by default 1. Rows of ``sample_weight`` 0
             do not count.
@@ -391,7 +412,7 @@ class LinearGP(DatasetModel):
         if arrays.y is None or arrays.groups is None:
             raise InputError("y and groups are missing: pass those that the model was fitted with")
         X = check_new_rows(self, X, counted=True)
-        rows, names, weight = code_rows(self, X, arrays, self.class_weight_)
+        rows, names, weight = code_rows(self, X, arrays, self.class_weight_, self._row_weights())
         size = check_weights("area", arrays.area, len(rows)) * (weight > 0)
         values = leave_out_predictions(self, X, rows, self._noise_of(names))
         if return_agreement and is_dask(values):
@@ -401,7 +422,7 @@ class LinearGP(DatasetModel):
             values = values[:, 0]
         if not return_agreement:
             return values
-        return values, measure_agreement(values, rows, names, size)
+        return values, measure_agreement(values, rows, names, size, self.calibration)
 
     @abstractmethod
     def _noise_of(self, names: Labels) -> Array:
@@ -411,50 +432,6 @@ class LinearGP(DatasetModel):
         features = check_new_rows(self, X)
         return DaskOracle(features) if is_dask(features) else NumpyOracle(features)
 
-    # -- properties of FittedModel ----------------------------------------------------------
-
-    @property
-    def typical_noise(self) -> float:
-        """Weighted median noise variance of the training groups."""
-        return self.typical_noise_
-
-    @property
-    def covariance_factor(self) -> Array:
-        """(k, k) T with posterior covariance TᵀT of the weights."""
-        return self.covariance_factor_
-
-    @property
-    def log_evidence(self) -> float:
-        """Logarithm of the probability of the labels."""
-        return self.log_evidence_
-
-    @property
-    def learned_redundancy(self) -> float:
-        """How many rows of a group count as one."""
-        return self.redundancy_
-
-    @property
-    def feature_scales(self) -> dict[Any, float]:
-        """{feature group: prior standard deviation}."""
-        return self.feature_scales_
-
-    @property
-    def history(self) -> list[dict[str, Any]]:
-        """One entry per iteration."""
-        return self.history_
-
-    @property
-    def fit_summary(self) -> dict[str, Any]:
-        """Evidence, iterations, reads, redundancy, feature scales and seconds of the fit."""
-        return {
-            "log_evidence": float(self.log_evidence_),
-            "iterations": self.n_iter_,
-            "reads": self.n_reads_,
-            "redundancy": float(self.redundancy_),
-            "feature_scales": self.feature_scales_,
-            "seconds": sum(sum(entry["seconds"].values()) for entry in self.history_),
-        }
-
     def set_session(
         self, *, checkpoint: PathLike[str], progress: bool | Listener | None = None
     ) -> None:
@@ -463,12 +440,14 @@ class LinearGP(DatasetModel):
         self._keeps_checkpoint = True
 
 
-def _check_memory(training: Training, options: FitOptions) -> None:
+def _check_memory(training: Training, options: FitOptions, rounds: int) -> None:
     """Raise a NotEnoughMemoryError if a fit on a dask array does not fit into the workers."""
     if is_dask(training.X):
         rows = training.rows
+        shape = Shape.from_array(training.X, rows.groups, rows.n_classes, options.dtype)
         check_memory(
-            Shape.from_array(training.X, rows.groups, rows.n_classes, options.dtype),
+            shape,
             Resources.detect(is_dask=True),
             estimate_redundancy=options.redundancy is None,
+            rounds=expected_rounds(shape, rounds),
         )

@@ -32,6 +32,7 @@ from gpgc_dask.data.schema import check_plain, check_version
 from gpgc_dask.models.kept_predictions import KeptPredictions
 from gpgc_dask.models.protocol import FittedModel
 from gpgc_dask.models.registry import MODELS, model_class
+from gpgc_dask.quality.calibration import Calibration
 from gpgc_dask.storage.integrity import DIGESTS, check_digests, digests, read_attributes
 from gpgc_dask.storage.location import MAX_CONCURRENT, Location, write_error
 from gpgc_dask.storage.verified import VerifiedArray, checksum_options, open_verified
@@ -223,6 +224,8 @@ def _read_model(stored: _Stored, estimator: str) -> FittedModel:
         model.dataset_ = _read_json(stored, "dataset")
     if "reviewjson" in stored:
         model.review_ = _read_table(stored, "review")
+    if "calibration" in stored:
+        model.calibration_ = Calibration.from_array(stored.arrays["calibration"])
     if stored.leave_out is not None:
         attributes = stored.leave_out.array.attrs
         model.leave_out_ = KeptPredictions(
@@ -255,6 +258,8 @@ def _write(model: FittedModel, location: Location) -> None:
         _write_json(group, "dataset", model.dataset_info)
     if model.review_table is not None:
         _write_table(group, "review", model.review_table)
+    if model.calibration is not None:
+        _write_array(group, "calibration", model.calibration.to_array())
     if model.leave_out is not None:
         _write_leave_out(group, model.leave_out)
     # Last, and all at once: a group without these attributes is not a model.
@@ -304,6 +309,8 @@ def _plain_parameters(model: FittedModel) -> dict[str, Any]:
 def _parameters(stored: dict[str, Any]) -> dict[str, Any]:
     if isinstance(stored["class_weight"], list):
         stored["class_weight"] = dict(stored["class_weight"])
+    if "redundancy" in stored:
+        stored.setdefault("rounds", 0)  # Models of earlier versions had no second look.
     return stored
 
 

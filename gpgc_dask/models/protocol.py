@@ -10,6 +10,7 @@ import pandas as pd
 
 from gpgc_dask.core.arrays import Array, Labels
 from gpgc_dask.models.kept_predictions import KeptPredictions
+from gpgc_dask.quality.calibration import Calibration
 
 __all__ = ["Estimator", "FittedModel", "Listener"]
 
@@ -65,6 +66,9 @@ class FittedModel(Protocol):
     dataset_info : dict or None
         Where the rows come from (:func:`gpgc_dask.data.dataset.provenance`); None where the model
         was fitted on arrays.
+    calibration : Calibration or None
+        Probabilities of decision values, from a second look or the last :meth:`review`; None where
+        there was neither.
     leave_out : KeptPredictions or None
         Leave-image-out decision values of the last :meth:`review`; None where there are none.
     review_table : DataFrame or None
@@ -113,6 +117,8 @@ class FittedModel(Protocol):
     def fit_summary(self) -> dict[str, Any]: ...
     @property
     def dataset_info(self) -> dict[str, Any] | None: ...
+    @property
+    def calibration(self) -> Calibration | None: ...
     @property
     def leave_out(self) -> KeptPredictions | None: ...
     @property

@@ -16,10 +16,12 @@ from gpgc_dask.data.dataset import check_same_features, is_dataset, provenance, 
 from gpgc_dask.data.training import TrainingArrays, training_arrays
 from gpgc_dask.execution.compute import compute
 from gpgc_dask.execution.row_blocks import is_dask
-from gpgc_dask.models.decisions import to_labels
+from gpgc_dask.models.decisions import decide
 from gpgc_dask.models.kept_predictions import KeptPredictions
 from gpgc_dask.models.protocol import FittedModel
+from gpgc_dask.models.second_look import MIN_GROUPS
 from gpgc_dask.models.validation import naming_groups
+from gpgc_dask.quality.calibration import Calibration, calibrate
 from gpgc_dask.quality.estimate import Evidence, estimate_quality
 
 __all__ = [
@@ -37,7 +39,9 @@ __all__ = [
 By = Literal["agreement", "confidence"]
 
 
-def review(model: FittedModel, dataset: xr.Dataset) -> tuple[KeptPredictions, pd.DataFrame]:
+def review(
+    model: FittedModel, dataset: xr.Dataset
+) -> tuple[KeptPredictions, Calibration | None, pd.DataFrame]:
     """Assess each image of the dataset that a model was fitted on.
 
     Parameters
@@ -51,6 +55,8 @@ def review(model: FittedModel, dataset: xr.Dataset) -> tuple[KeptPredictions, pd
     -------
     leave_out : KeptPredictions
         Decision values of the rows, from models that never saw the row's image.
+    calibration : Calibration or None
+        Probabilities of decision values; None with fewer than 10 labelled images.
     table : DataFrame
         One row per image, in the dataset's order:
 
@@ -63,7 +69,9 @@ def review(model: FittedModel, dataset: xr.Dataset) -> tuple[KeptPredictions, pd
     """
     arrays = _check_and_read(model, dataset)
     values = _leave_out_values(model, dataset, arrays).astype(np.float32, copy=False)
-    return KeptPredictions(arrays.digest(), values), _table(model, dataset, arrays, values)
+    calibration = _calibration(model, arrays, values)
+    table = _table(model, dataset, arrays, values, calibration)
+    return KeptPredictions(arrays.digest(), values), calibration, table
 
 
 def predict_and_review(model: FittedModel, dataset: xr.Dataset) -> tuple[Index, pd.DataFrame]:
@@ -81,8 +89,10 @@ def predict_and_review(model: FittedModel, dataset: xr.Dataset) -> tuple[Index, 
     arrays = _check_and_read(model, dataset)
     values = _leave_out_values(model, dataset, arrays)
     reviewed = model.review_table if _is_kept(model, arrays) else None
-    predicted = np.asarray(to_labels(values, model.classes_), dtype=np.intp)
-    return predicted, _table(model, dataset, arrays, values) if reviewed is None else reviewed
+    predicted = np.asarray(decide(values, model.classes_, model.calibration), dtype=np.intp)
+    if reviewed is not None:
+        return predicted, reviewed
+    return predicted, _table(model, dataset, arrays, values, model.calibration)
 
 
 def leave_out_values(model: FittedModel, dataset: xr.Dataset) -> Array:
@@ -120,7 +130,11 @@ def _leave_out_values(model: FittedModel, dataset: xr.Dataset, arrays: TrainingA
 
 
 def _table(
-    model: FittedModel, dataset: xr.Dataset, arrays: TrainingArrays, values: Features
+    model: FittedModel,
+    dataset: xr.Dataset,
+    arrays: TrainingArrays,
+    values: Features,
+    calibration: Calibration | None,
 ) -> pd.DataFrame:
     names = text_values(dataset["image_name"])
     image = np.asarray(arrays.groups.codes, dtype=np.intp)
@@ -129,7 +143,7 @@ def _table(
         {
             "image": names,
             **_quality(model, dataset, arrays, image, values, noise),
-            "agreement": _agreement(model, arrays, image, values),
+            "agreement": _agreement(model, arrays, image, values, calibration),
             "noise_variance": noise,
             "confidence": _of_images(model, model.group_confidence, names),
             "flags": text_values(dataset["flags"]),
@@ -157,11 +171,29 @@ def _quality(
     return {str(name): estimated[name].to_numpy() for name in estimated}
 
 
-def _agreement(model: FittedModel, arrays: TrainingArrays, image: Index, values: Features) -> Array:
+def _calibration(
+    model: FittedModel, arrays: TrainingArrays, values: Features
+) -> Calibration | None:
+    image = np.asarray(arrays.groups.codes, dtype=np.intp)
+    has_weight = arrays.weight > 0
+    if np.unique(image[has_weight]).size < MIN_GROUPS:
+        return None
+    codes, n_images = find_labels(model.classes_, arrays.y)[0], len(arrays.groups.categories)
+    area = arrays.area * has_weight
+    return calibrate(values, codes, area, image, n_images, model.classes_.size)
+
+
+def _agreement(
+    model: FittedModel,
+    arrays: TrainingArrays,
+    image: Index,
+    values: Features,
+    calibration: Calibration | None,
+) -> Array:
     """(images,) IoU of the given labels with the predicted ones; NaN for images without labels."""
     names, n_classes = np.asarray(arrays.groups.categories), model.classes_.size
     codes = find_labels(model.classes_, arrays.y)[0]
-    predicted = to_labels(values, np.arange(n_classes))
+    predicted = decide(values, np.arange(n_classes), calibration)
     has_weight = arrays.weight > 0
     area = arrays.area * has_weight
     agreement = group_agreement(codes, predicted, image, area, n_classes, names)

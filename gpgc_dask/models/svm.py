@@ -30,7 +30,7 @@ from gpgc_dask.gp.oracle.numpy import NumpyOracle
 from gpgc_dask.gp.training import Training
 from gpgc_dask.models._hinge import Chosen, Problem
 from gpgc_dask.models.base import DatasetModel
-from gpgc_dask.models.decisions import to_labels
+from gpgc_dask.models.decisions import decide
 from gpgc_dask.models.leave_group_out import find_classes, measure_agreement
 from gpgc_dask.models.margins import group_means, label_margins, margin_confidence
 from gpgc_dask.models.svm_memory import check_size, training_bytes
@@ -317,8 +317,11 @@ class MarginSVM(DatasetModel):
         return oracle.matvec(_columns(self.coef_))
 
     def predict(self, X: Any) -> Any:
-        """Labels (N,) by the largest decision value, among ``classes_``; lazy for a dask X."""
-        return to_labels(self.decision_function(X), self.classes_)
+        """Labels (N,) by the largest decision value, among ``classes_``; lazy for a dask X.
+
+        Of more than two classes, after a review, the calibrated probability decides.
+        """
+        return decide(self.decision_function(X), self.classes_, self.calibration)
 
     def leave_group_out(
         self,
@@ -365,7 +368,7 @@ class MarginSVM(DatasetModel):
             return values
         size = np.ones(n) if arrays.area is None else np.asarray(arrays.area, dtype=np.float64)
         size = size * (rows.weights > 0)
-        return values, measure_agreement(values, rows, training.groups, size)
+        return values, measure_agreement(values, rows, training.groups, size, self.calibration)
 
     def _train_without(self, X: Array, rows: Rows, used: Index) -> Array:
         """(1, k) or (classes, k) weights of an SVM trained on the rows ``used``."""

@@ -104,7 +104,16 @@ def check_training(
         _check_noise_rows(rows, noise, names if owner_names is None else owner_names)
     feature_names, feature_index = _feature_groups(feature_groups, k)
     return Training(
-        X, rows, classes, weight_of_class, names, noise, owner_names, feature_index, feature_names
+        X,
+        rows,
+        weights,
+        classes,
+        weight_of_class,
+        names,
+        noise,
+        owner_names,
+        feature_index,
+        feature_names,
     )
 
 

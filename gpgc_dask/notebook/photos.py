@@ -15,7 +15,7 @@ from gpgc_dask.core.errors import InputError
 from gpgc_dask.data.dataset import background_class, open_dataset, text_values
 from gpgc_dask.data.subsets import take_photos
 from gpgc_dask.imaging.photos import Pixels
-from gpgc_dask.models.decisions import to_labels
+from gpgc_dask.models.decisions import decide
 from gpgc_dask.models.protocol import FittedModel
 from gpgc_dask.models.review import check_fitted_on, leave_out_values
 from gpgc_dask.notebook.overlays import Kind, overlay
@@ -111,7 +111,7 @@ def paint_photos(
         values = np.asarray(model.leave_group_out(dataset))
     else:
         values = leave_out_values(model, dataset)
-    predicted = np.asarray(to_labels(values, model.classes_), dtype=np.intp)
+    predicted = np.asarray(decide(values, model.classes_, model.calibration), dtype=np.intp)
     return dict(paint_pictures(dataset, predicted, np.sort(photos), side))
 
 

@@ -18,11 +18,12 @@ from gpgc_dask.gp.oracle.numpy import NumpyOracle
 from gpgc_dask.imaging.backbones import BackboneLike, restore_backbone
 from gpgc_dask.imaging.features import Recipe, describe
 from gpgc_dask.imaging.painting import encode_picture, mask_values, paint
-from gpgc_dask.models.decisions import likelihood_logits, to_labels, to_probabilities
+from gpgc_dask.models.decisions import class_probabilities, decide
 from gpgc_dask.models.protocol import FittedModel
 from gpgc_dask.pipelines.options import RunOptions
 from gpgc_dask.pipelines.outputs import Job, check_absent, find_jobs, output_folders
 from gpgc_dask.pipelines.photo_jobs import make_pictures
+from gpgc_dask.quality.calibration import Calibration
 from gpgc_dask.storage.location import write_whole
 
 __all__ = ["PredictReport", "predict_masks"]
@@ -146,6 +147,8 @@ class Predictor:
         ε̄², the typical noise variance.
     factor : (k, k) array or None
         T with posterior covariance TᵀT; None if only masks are needed.
+    calibration : Calibration or None
+        Probabilities of decision values, if the model has them.
     """
 
     recipe: Recipe
@@ -154,6 +157,7 @@ class Predictor:
     values: Labels
     noise: float
     factor: Array | None
+    calibration: Calibration | None
 
     @classmethod
     def from_model(
@@ -188,11 +192,14 @@ class Predictor:
             values,
             np.nan if model.typical_noise is None else model.typical_noise,
             model.covariance_factor if with_variance else None,
+            model.calibration,
         )
 
     def digest(self) -> str:
         """Digest that identifies the model."""
-        values = (self.coef, self.classes, self.values)
+        values = [self.coef, self.classes, self.values]
+        if self.calibration is not None:
+            values.append(self.calibration.to_array())
         content = b"".join(np.ascontiguousarray(array).tobytes() for array in values)
         recipe = repr((self.recipe.extractor.provenance()["name"], self.recipe.superpixels))
         return hashlib.sha256(content + recipe.encode()).hexdigest()
@@ -214,12 +221,12 @@ class Predictor:
     def _values(self, oracle: NumpyOracle) -> Iterator[tuple[str, Labels]]:
         """(kind of picture, (n,) value of each superpixel)."""
         mean = oracle.matvec(self.coef)
-        yield "mask", self.values[to_labels(mean, self.classes)]
+        yield "mask", self.values[decide(mean, self.classes, self.calibration)]
         if self.factor is None:
             return
         std = np.sqrt(oracle.variance(self.factor))
         yield "std", std.astype(np.float32)
-        shares = to_probabilities(likelihood_logits(mean, std, self.noise), self.classes.size)
+        shares = class_probabilities(mean, std, self.noise, self.classes.size, self.calibration)
         chosen = shares[:, 1] if self.values.size == 2 else shares.max(1)
         yield "probability", np.round(chosen * FULL_SCALE).astype(np.uint16)
 

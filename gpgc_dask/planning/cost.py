@@ -32,10 +32,18 @@ def count_products(shape: Shape, sweeps: Sweeps, *, estimate_redundancy: bool) -
     with_linear = sweeps.steps + (sweeps.certificates if estimate_redundancy else 0.0)
     sample = GRAMS_PER_SAMPLE * float(sweeps.sample_rows) * shape.n_features**2
     return (
-        square * (sweeps.surveys + sweeps.steps + sweeps.certificates)
+        square * (sweeps.surveys + sweeps.steps + sweeps.certificates + sweeps.looks)
+        + sweeps.looks * float(shape.n_rows) * _group_products(shape)
         + linear * LINEAR_PRODUCTS * with_linear
         + sample
     )
+
+
+def _group_products(shape: Shape) -> float:
+    """Multiply-adds per row to predict the rows of a group without it: products and a solve."""
+    k = float(shape.n_features)
+    size = min(shape.n_rows / shape.n_groups, k)
+    return size * (k + size)
 
 
 def estimate_seconds(
@@ -62,6 +70,8 @@ def estimate_seconds(
         sweeps.surveys * (gram + read)
         + sweeps.steps * (gram + read + linear + leave_out)
         + sweeps.certificates * certificate
+        + sweeps.looks * (k * k / machine.triangular_per_second + read + linear)
+        + sweeps.looks * _group_products(shape) / machine.products_per_second
     )
     n_tasks = count_tasks(shape.n_rows, shape.n_features, threads)
     busy = min(n_tasks / threads, 1.0)
@@ -72,7 +82,7 @@ def estimate_seconds(
     repeated = sweeps.repeated * n * read / threads
     cluster = 0.0
     if resources.separate:
-        n_sweeps = sweeps.surveys + sweeps.steps + sweeps.certificates
+        n_sweeps = sweeps.surveys + sweeps.steps + sweeps.certificates + sweeps.looks
         bandwidth = machine.network_bytes_per_second * max(resources.workers / 2, 1)
         cluster = n_sweeps * SECONDS_PER_GRAPH + network / bandwidth
     return rows / busy + idle + algebra + sample + repeated + cluster
@@ -94,7 +104,10 @@ def network_bytes(
     moments = triangle * ((n_tasks - 1) * (1.0 - 1.0 / workers) + 1.0)
     factor = 8 * k * k * (workers + 1)
     row_vectors = 40 * shape.n_rows
-    with_factor = sweeps.certificates + (sweeps.steps if estimate_redundancy else 0.0)
-    n_sweeps = sweeps.surveys + sweeps.steps + sweeps.certificates
+    with_factor = (
+        sweeps.certificates + sweeps.looks + (sweeps.steps if estimate_redundancy else 0.0)
+    )
+    n_sweeps = sweeps.surveys + sweeps.steps + sweeps.certificates + sweeps.looks
     total = (sweeps.surveys + sweeps.steps) * moments + with_factor * factor
+    total += sweeps.looks * 8 * shape.n_rows * shape.n_targets
     return int(total + n_sweeps * row_vectors + sweeps.steps * weight_gradient_bytes(shape))

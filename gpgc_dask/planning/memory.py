@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from gpgc_dask.core.errors import NotEnoughMemoryError
 from gpgc_dask.core.text import bytes_text
@@ -25,7 +26,7 @@ PARTIALS_HELD = FAN_IN + 3
 """Partial sums in a worker's memory at a time: those being merged, their sum, and some waiting."""
 
 
-def worker_bytes(shape: Shape, threads: int, *, estimate_redundancy: bool) -> int:
+def worker_bytes(shape: Shape, threads: int, *, estimate_redundancy: bool, rounds: int = 0) -> int:
     """Peak memory of a worker process in bytes.
 
     Parameters
@@ -36,10 +37,12 @@ def worker_bytes(shape: Shape, threads: int, *, estimate_redundancy: bool) -> in
         Threads of the worker.
     estimate_redundancy : bool
         Whether the fit estimates the redundancy.
+    rounds : int, default 0
+        Rounds of the second look.
 
     Notes
     -----
-    The peak is reached in a step or in the final check of the optimum.
+    The peak is reached in a step, in the final check of the optimum, or in the second look.
 
     In a step each thread holds a square of which one triangle is the current Gram sum, and its
     packed sum in float64. The process holds the packed partial sums that the tree adds up, a few
@@ -47,7 +50,8 @@ def worker_bytes(shape: Shape, threads: int, *, estimate_redundancy: bool) -> in
     the statistics of large groups.
 
     The final check holds T in float64 and in the precision of the products instead. If the
-    redundancy is estimated, a step holds both, and V.
+    redundancy is estimated, a step holds both, and V. The second look holds copies of the batch in
+    addition to T, two in the precision of the products and two in float64.
 
     Each thread always holds the rows it has read or received (a batch may span two blocks while
     the next ones are being read), and the batch.
@@ -62,14 +66,15 @@ def worker_bytes(shape: Shape, threads: int, *, estimate_redundancy: bool) -> in
     step = threads * (square * p + triangle * (8 + p)) + PARTIALS_HELD * 8 * triangle
     step += (FAN_IN + 1) * _statistics_bytes(shape) + 2 * weight_gradient_bytes(shape)
     step += factor + square * p if estimate_redundancy else 0
-    return int(PROCESS_BYTES + rows + max(step, factor))
+    look = factor + threads * batch * k * (2 * p + 16) if rounds else 0
+    return int(PROCESS_BYTES + rows + max(step, factor, look))
 
 
-def driver_bytes(shape: Shape) -> int:
+def driver_bytes(shape: Shape, *, rounds: int = 0) -> int:
     """Peak memory of the driver in bytes.
 
     It holds k×k arrays, N-vectors, the sample of a warm start, group gradients, and statistics of
-    large groups.
+    large groups; in the second look the predictions for all rows, and more N-vectors.
     """
     k = shape.n_features
     statistics = 2 * _statistics_bytes(shape)
@@ -77,24 +82,34 @@ def driver_bytes(shape: Shape) -> int:
         shape.n_rows, k, shape.n_groups, shape.largest_group, shape.stored_bytes
     )
     in_memory = sample * k * shape.stored_bytes + 4 * weight_gradient_bytes(shape)
-    return int(PROCESS_BYTES + 10 * 8 * k * k + 6 * 8 * shape.n_rows + statistics + in_memory)
+    vectors = 6 + (shape.n_targets + 4 if rounds else 0)
+    return int(PROCESS_BYTES + 10 * 8 * k * k + vectors * 8 * shape.n_rows + statistics + in_memory)
 
 
-def process_bytes(shape: Shape, resources: Resources, *, estimate_redundancy: bool) -> int:
+def process_bytes(
+    shape: Shape, resources: Resources, *, estimate_redundancy: bool, rounds: int = 0
+) -> int:
     """Peak memory in bytes of a process that is a worker, and the driver too if not separate."""
-    needed = worker_bytes(shape, resources.threads, estimate_redundancy=estimate_redundancy)
-    return needed if resources.separate else needed + driver_bytes(shape) - PROCESS_BYTES
+    needed = worker_bytes(
+        shape, resources.threads, estimate_redundancy=estimate_redundancy, rounds=rounds
+    )
+    if resources.separate:
+        return needed
+    return needed + driver_bytes(shape, rounds=rounds) - PROCESS_BYTES
 
 
-def check_memory(shape: Shape, resources: Resources, *, estimate_redundancy: bool) -> None:
+def check_memory(
+    shape: Shape, resources: Resources, *, estimate_redundancy: bool, rounds: int = 0
+) -> None:
     """Raise a NotEnoughMemoryError if a fit needs more memory than a worker has."""
     limit = resources.memory_limit
-    needed = process_bytes(shape, resources, estimate_redundancy=estimate_redundancy)
+    needed_by = partial(
+        process_bytes, shape, estimate_redundancy=estimate_redundancy, rounds=rounds
+    )
+    needed = needed_by(resources)
     if limit is None or needed <= USABLE_SHARE * limit:
         return
-    one_thread = process_bytes(
-        shape, replace(resources, threads=1), estimate_redundancy=estimate_redundancy
-    )
+    one_thread = needed_by(replace(resources, threads=1))
     raise NotEnoughMemoryError(
         f"a worker needs {bytes_text(needed)} for this fit but has {bytes_text(limit)} "
         f"({shape.n_features:,} features, blocks of {shape.block_rows:,} rows, "

@@ -12,7 +12,7 @@ from gpgc_dask.planning.machine import Machine
 from gpgc_dask.planning.memory import USABLE_SHARE, driver_bytes, process_bytes
 from gpgc_dask.planning.resources import Resources
 from gpgc_dask.planning.shape import Shape
-from gpgc_dask.planning.sweeps import Sweeps, expected_sweeps
+from gpgc_dask.planning.sweeps import Sweeps, expected_rounds, expected_sweeps
 
 __all__ = ["Plan", "duration", "plan"]
 
@@ -113,6 +113,7 @@ def plan(
     separable: bool,
     resources: Resources,
     machine: Machine | None = None,
+    rounds: int = 0,
 ) -> Plan:
     """Project memory, reads, arithmetic, traffic and time of a fit.
 
@@ -128,6 +129,8 @@ def plan(
         Workers, threads and memory.
     machine : Machine, optional
         Speed of a core. By default one small product is timed on this machine.
+    rounds : int, default 0
+        Rounds of the second look.
 
     Returns
     -------
@@ -149,8 +152,11 @@ def plan(
     """
     machine = machine or Machine.measure(shape.product_bytes)
     estimate = estimate_redundancy and shape.n_groups >= MIN_GROUPS_FOR_REDUNDANCY
-    sweeps = expected_sweeps(shape, estimate_redundancy=estimate, separable=separable)
-    worker = process_bytes(shape, resources, estimate_redundancy=estimate)
+    rounds = expected_rounds(shape, rounds)
+    sweeps = expected_sweeps(
+        shape, estimate_redundancy=estimate, separable=separable, rounds=rounds
+    )
+    worker = process_bytes(shape, resources, estimate_redundancy=estimate, rounds=rounds)
     network = network_bytes(shape, resources, sweeps, estimate_redundancy=estimate)
     return Plan(
         shape=shape,
@@ -158,7 +164,7 @@ def plan(
         machine=machine,
         sweeps=sweeps,
         worker_bytes=worker,
-        driver_bytes=driver_bytes(shape) if resources.separate else worker,
+        driver_bytes=driver_bytes(shape, rounds=rounds) if resources.separate else worker,
         network_bytes=network,
         bytes_read=int(sweeps.reads * shape.n_rows * shape.n_features * shape.stored_bytes),
         products=count_products(shape, sweeps, estimate_redundancy=estimate),

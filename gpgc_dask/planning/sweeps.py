@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpgc_dask.gp.oracle.dask import MAX_GROUP_BYTES
 from gpgc_dask.gp.oracle.rows import STATISTICS_BYTES
+from gpgc_dask.gp.solvers.redundancy import MIN_GROUPS_FOR_REDUNDANCY
 from gpgc_dask.gp.warm_start import warm_start_rows
 from gpgc_dask.planning.shape import Shape
 
-__all__ = ["Sweeps", "expected_sweeps"]
+__all__ = ["Sweeps", "expected_rounds", "expected_sweeps"]
 
 WARM_STEPS, COLD_STEPS, SLOW_STEPS = 2, 3, 4
 """Typical numbers of steps: after a warm start, without one, and with few rows per feature."""
@@ -35,6 +36,8 @@ class Sweeps:
         Second reads of rows in the same sweep (scattered groups), and reads of the sample.
     sample_rows : int
         Number of rows of the sample of a warm start, 0 without one.
+    looks : float
+        Sweeps that predict rows without their group, for the second look.
     """
 
     surveys: float
@@ -42,15 +45,25 @@ class Sweeps:
     certificates: float
     repeated: float
     sample_rows: int
+    looks: float = 0.0
 
     @property
     def reads(self) -> float:
         """Reads of the data in all."""
-        return self.surveys + self.steps + self.certificates + self.repeated
+        return self.surveys + self.steps + self.certificates + self.repeated + self.looks
 
 
-def expected_sweeps(shape: Shape, *, estimate_redundancy: bool, separable: bool) -> Sweeps:
-    """Typical sweeps of a fit, with the shortcuts for large groups and for a single variance.
+def expected_rounds(shape: Shape, rounds: int) -> int:
+    """Rounds of the second look that a fit does: none with few groups, or with too large ones."""
+    group_bytes = shape.largest_group * shape.n_features * shape.product_bytes
+    too_large = shape.held_rows > 0 and group_bytes > MAX_GROUP_BYTES
+    return 0 if too_large or shape.n_groups < MIN_GROUPS_FOR_REDUNDANCY else rounds
+
+
+def expected_sweeps(
+    shape: Shape, *, estimate_redundancy: bool, separable: bool, rounds: int = 0
+) -> Sweeps:
+    """Typical sweeps of a fit and of its second look.
 
     Parameters
     ----------
@@ -60,7 +73,16 @@ def expected_sweeps(shape: Shape, *, estimate_redundancy: bool, separable: bool)
         Whether the fit estimates the redundancy.
     separable : bool
         Whether each group has a noise variance of its own.
+    rounds : int, default 0
+        Rounds of the second look, of two reads each.
     """
+    first = _first_fit(shape, estimate_redundancy=estimate_redundancy, separable=separable)
+    done = float(expected_rounds(shape, rounds))
+    return replace(first, surveys=first.surveys + done, looks=done)
+
+
+def _first_fit(shape: Shape, *, estimate_redundancy: bool, separable: bool) -> Sweeps:
+    """Typical sweeps of a fit, with the shortcuts for large groups and for a single variance."""
     stored = shape.n_large_groups * 8 * shape.n_features**2 <= STATISTICS_BYTES
     share = 1.0 - (shape.rows_in_large_groups / shape.n_rows if stored else 0.0)
     if not separable:

@@ -228,6 +228,7 @@ def test_the_tables(found):
         "GP",
         "GP-GC, c = 1",
         "GP-GC",
+        "GP-GC, second look",
         "GP on true masks",
     }
     assert first["accuracy"].between(50, 100).all()

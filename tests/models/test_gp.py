@@ -11,6 +11,7 @@ import pytest
 import gpgc_dask
 from gpgc_dask import GP, GPGC
 from gpgc_dask.core.threads import blas_threads
+from gpgc_dask.quality.calibration import Calibration
 from tests.support.dense import DenseGP
 from tests.support.problems import classification
 
@@ -23,13 +24,15 @@ def model():
 
 
 def dense_of(model, X, y, groups):
-    """The dense GP with the model's own hyperparameters."""
+    """The dense GP with the model's own hyperparameters and row weights."""
     codes = np.searchsorted(model.classes_, y)
     targets = np.where(codes == 1, 1.0, -1.0)[:, None]
     if model.classes_.size > 2:
         targets = np.where(np.eye(model.classes_.size)[codes] > 0, 1.0, -1.0)
     variance = model.noise_variance_[np.searchsorted(model.groups_, groups)]
-    noise = variance * model.redundancy_ / model.class_weight_[codes]
+    weight = model.class_weight_[codes]
+    weight[np.argsort(groups, kind="stable")] *= model.row_weight_
+    noise = variance * model.redundancy_ / weight
     (scale,) = model.feature_scales_.values()
     return DenseGP(X, targets, noise, np.full(X.shape[1], scale**2))
 
@@ -128,7 +131,10 @@ def test_string_labels_and_more_classes(n_classes):
     proba = model.predict_proba(data.X)
     assert proba.shape == (2500, n_classes)
     np.testing.assert_allclose(proba.sum(1), 1.0)
-    np.testing.assert_array_equal(names[proba.argmax(1)], model.predict(data.X))
+    decided = (
+        proba.argmax(1) if n_classes > 2 else (model.decision_function(data.X) > 0).astype(int)
+    )
+    np.testing.assert_array_equal(names[decided], model.predict(data.X))
     reference = dense_of(model, data.X, names[data.y], images)
     expected = reference.mean(data.X[:20])
     found = model.decision_function(data.X[:20])
@@ -192,7 +198,9 @@ def test_dask_in_lazy_dask_out(n_classes, small_tasks):
 
 
 def test_scattered_groups_leave_out_lazily(small_tasks):
-    order = np.random.default_rng(0).permutation(2000)
+    # The first row of each group, then the second of each, and so on.
+    position = np.arange(2000) - np.searchsorted(DATA.groups, DATA.groups)
+    order = np.argsort(position, kind="stable")
     X = da.from_array(DATA.X[order], chunks=(300, -1))
     model = GPGC().fit(DATA.X, DATA.y, groups=DATA.groups)
     expected = model.leave_group_out(DATA.X, DATA.y, DATA.groups)[order]
@@ -234,6 +242,8 @@ def test_save_and_load(tmp_path, kind):
     for name, value in vars(saved).items():
         if isinstance(value, np.ndarray):
             np.testing.assert_array_equal(getattr(model, name), value)
+        elif isinstance(value, Calibration):
+            np.testing.assert_array_equal(getattr(model, name).to_array(), value.to_array())
         else:
             assert getattr(model, name) == value, name
     np.testing.assert_array_equal(model.predict_proba(data.X), saved.predict_proba(data.X))

@@ -264,7 +264,7 @@ def test_noise_is_plotted_for_each_group_or_counted(model, by_arrays):
 def test_convergence_ends_at_the_tolerance(model, by_arrays):
     ax = model.plot.convergence()
     x, y = ax.lines[0].get_data()
-    assert x[-1] == model.history_[-1]["reads"]
+    assert x[-1] == model.history_[model.n_iter_ - 1]["reads"]
     assert y[-1] <= 1 < y[0]
     by_statistics, X, labels = by_arrays  # one read does for all of its steps
     steps = by_statistics.plot.convergence().lines[0].get_xdata()

@@ -197,7 +197,9 @@ def test_plan(run, reference):
     found = json.loads(out)
     assert found["resources"]["workers"] == 20
     assert found["fits"]
-    assert found["reads"] == 7.0
+    assert found["reads"] == 11.0
+    code, out, _ = run("plan", reference, "--json", "--rounds", 0)
+    assert json.loads(out)["reads"] == 7.0
     code, out, _ = run("plan", reference, "--method", "gp", "--redundancy", "1", "--json")
     assert json.loads(out)["reads"] == 1.0
     code, out, _ = run("plan", "--images", 100, "--features", 50, "--json")

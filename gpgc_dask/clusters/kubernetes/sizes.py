@@ -17,6 +17,9 @@ __all__ = ["Sizes", "shape_of"]
 
 MIB = 1 << 20
 
+ROUNDS = 2
+"""Rounds of the second look that memory is reserved for: those of a fit by default."""
+
 CALM_SHARE = 0.7
 """Share of a worker's memory that the plan may fill: Dask spills at 0.7 and pauses at 0.8."""
 
@@ -56,7 +59,8 @@ class Sizes:
             limit = int(parse_bytes(settings.memory_limit)) // MIB * MIB
         elif shape is not None:
             limit = _whole(
-                worker_bytes(shape, settings.threads, estimate_redundancy=True) / CALM_SHARE
+                worker_bytes(shape, settings.threads, estimate_redundancy=True, rounds=ROUNDS)
+                / CALM_SHARE
             )
         else:
             limit = DEFAULT_BYTES
@@ -64,7 +68,7 @@ class Sizes:
         return cls(
             worker_limit=limit,
             worker=limit + NANNY_BYTES,
-            driver=0 if shape is None else _whole(driver_bytes(shape) / CALM_SHARE),
+            driver=0 if shape is None else _whole(driver_bytes(shape, rounds=ROUNDS) / CALM_SHARE),
             scheduler=_whole(SCHEDULER_BYTES + squares),
         )
 

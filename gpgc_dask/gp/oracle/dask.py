@@ -8,7 +8,8 @@ number of rows. Other arrays (results of a computation, data persisted on the cl
 dependencies of the tasks.
 
 In the dashboard of Dask the third read of a fit is ``sweep-3`` (or ``survey-3``, ``gram-3``,
-``residuals-3``), ``merge-3`` adds up its partial sums, and ``constants-3`` is shared by its tasks.
+``residuals-3``, ``leave-out-3``), ``merge-3`` adds up its partial sums, and ``constants-3`` is
+shared by its tasks.
 """
 
 from __future__ import annotations
@@ -158,7 +159,8 @@ class DaskSweeps(RowSweeps):
         self._listener = listener
         sizes = rows.group_sizes[self.groups]
         largest = int(sizes.max()) * self.n_features * arithmetic.dtype.itemsize
-        self.whole_groups = is_adjacent(rows.groups) and largest <= MAX_GROUP_BYTES
+        self.holds_groups = largest <= MAX_GROUP_BYTES
+        self.whole_groups = is_adjacent(rows.groups) and self.holds_groups
         self.read_share = float(sizes.sum()) / len(rows)
         self._layouts: dict[bool, list[TaskRows]] = {}
 
@@ -189,6 +191,17 @@ class DaskSweeps(RowSweeps):
         watch = self._listener and Watch(self._listener, label, [part.key for part in parts])
         (result,) = compute(_tree(f"merge-{number}", parts, _merge), watch=watch)
         return result
+
+    def _map_rows(self, name: str, function: TaskFunction) -> Array:
+        number = next(self._numbers)
+        label = f"{name}-{number}"
+        limit = self.arithmetic.batch_rows(self.n_features)
+        order, _, parts = _group_tasks(
+            label, f"constants-{number}", function, self.X, self.all_rows, limit
+        )
+        watch = self._listener and Watch(self._listener, label, [part.key for part in parts])
+        values = np.concatenate(compute(*parts, watch=watch))
+        return values if order is None else values[np.argsort(order)]
 
     def select_groups(self, groups: Index) -> DaskSweeps:
         return DaskSweeps(
@@ -300,19 +313,10 @@ def lazy_leave_out(X: da.Array, rows: Rows, sweep: Sweep) -> da.Array:
     sweep : Sweep
         Projection, noise and redundancy of the fitted model.
     """
-    order = None if is_adjacent(rows.groups) else np.argsort(rows.groups, kind="stable")
-    if order is not None:
-        X, rows = X[order], rows.take(order)
-    blocks = Blocks(X)
-    tasks = cut_tasks(
-        rows,
-        np.arange(rows.n_groups),
-        blocks.bounds,
-        whole_groups=True,
-        n_tasks=_count_tasks(X, blocks),
-        limit=sweep.projection.arithmetic.batch_rows(X.shape[1]),
+    limit = sweep.projection.arithmetic.batch_rows(X.shape[1])
+    order, tasks, lazy = _group_tasks(
+        "leave-out", "constants", sweep.predict_left_out, X, rows, limit
     )
-    lazy = _map_tasks("leave-out", "constants", sweep.predict_left_out, tasks, blocks)
     name = f"leave-out-{token()}"
     # Keys that stand for other keys: no task of their own, so the dashboard shows "leave-out".
     layer = {(name, number, 0): part.key for number, part in enumerate(lazy)}
@@ -323,6 +327,25 @@ def lazy_leave_out(X: da.Array, rows: Rows, sweep: Sweep) -> da.Array:
         dtype=np.float64,
     )
     return predictions if order is None else predictions[np.argsort(order)]
+
+
+def _group_tasks(
+    name: str, constants: str, function: TaskFunction, X: da.Array, rows: Rows, limit: int
+) -> tuple[Index | None, list[TaskRows], list[Delayed]]:
+    """(order of the rows or None, tasks of whole groups, one lazy call per task)."""
+    order = None if is_adjacent(rows.groups) else np.argsort(rows.groups, kind="stable")
+    if order is not None:
+        X, rows = X[order], rows.take(order)
+    blocks = Blocks(X)
+    tasks = cut_tasks(
+        rows,
+        np.arange(rows.n_groups),
+        blocks.bounds,
+        whole_groups=True,
+        n_tasks=_count_tasks(X, blocks),
+        limit=limit,
+    )
+    return order, tasks, _map_tasks(name, constants, function, tasks, blocks)
 
 
 def measure_read_speed(X: da.Array) -> float | None:

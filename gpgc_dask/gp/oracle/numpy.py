@@ -105,6 +105,9 @@ class NumpySweeps(RowSweeps):
         parts = self._map(function, whole_groups=whole_groups)
         return parts[0] if len(parts) == 1 else type(parts[0]).merge(parts)
 
+    def _map_rows(self, name: str, function: TaskFunction) -> Array:
+        return self.map_rows(function)
+
     def map_rows(self, function: TaskFunction) -> Array:
         """Results of a row-wise task function over whole groups, in the order of F."""
         values = np.concatenate(self._map(function, whole_groups=True))

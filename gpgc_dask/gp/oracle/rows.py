@@ -60,6 +60,8 @@ class RowSweeps(SweepOracle):
         Number of features k.
     whole_groups : bool
         Whether a batch can hold whole groups. A step is then one read.
+    holds_groups : bool
+        Whether every group is small enough that a task can hold it.
     read_share : float
         Share of the matrix that one sweep reads.
     """
@@ -68,11 +70,16 @@ class RowSweeps(SweepOracle):
     arithmetic: Arithmetic
     n_features: int
     whole_groups: bool
+    holds_groups: bool = True
     read_share: float = 1.0
 
     @abstractmethod
     def _run(self, name: str, function: TaskFunction, *, whole_groups: bool) -> Any:
         """Run a task function over all rows and merge the results; ``name`` is for display."""
+
+    @abstractmethod
+    def _map_rows(self, name: str, function: TaskFunction) -> Array:
+        """Results of a row-wise task function over whole groups, in the order of X."""
 
     @abstractmethod
     def select_groups(self, groups: Index) -> RowSweeps:
@@ -101,6 +108,15 @@ class RowSweeps(SweepOracle):
         )
         sums: MomentSums = self._read("gram", task, whole_groups=False)
         return sums.finish(self.arithmetic)
+
+    def leave_out(self, post: Posterior, log_noise: Array, redundancy: float) -> Array:
+        """(N, t) predictions for each row of the model without the row's group, in one read.
+
+        A task holds whole groups; scattered groups of a dask array are gathered by a shuffle first.
+        """
+        sweep = self._sweep(post, log_noise, redundancy, EXACT_TERMS, leave_out=True)
+        self.reads += self.read_share
+        return self._map_rows("leave-out", sweep.predict_left_out)
 
     def terms(
         self,

@@ -27,7 +27,9 @@ class History:
     ``log_evidence``, ``projected_gradient``, ``predicted_gain`` and ``gain_tolerance`` (nats),
     ``certified`` (whether gradient and gain are exact), ``redundancy``, ``redundancy_ratio``,
     ``reads`` (so far), ``arithmetic`` (of the products), ``precision_error`` (estimated error of
-    the evidence from it, nats) and ``seconds`` (by phase, of this entry).
+    the evidence from it, nats) and ``seconds`` (by phase, of this entry). Rounds of the second look
+    ("second look 1" and so on) have the values of the last entry before, except for ``iteration``,
+    ``reads`` and ``seconds``.
 
     Attributes
     ----------
@@ -77,13 +79,27 @@ class History:
             "reads": self.reads,
             "arithmetic": self.arithmetic,
             "precision_error": certificate.precision_error,
-            "seconds": dict(self._seconds),
         }
+        self._add(entry)
+
+    def _add(self, entry: dict[str, Any]) -> None:
+        entry["seconds"] = dict(self._seconds)
         self._seconds.clear()
         self.entries.append(entry)
         log.debug("%s", entry)
         for listener in self.listeners:
             listener(entry)
+
+    def append_round(self, phase: str) -> None:
+        """Add an entry for another posterior at the hyperparameters of the last entry."""
+        self._add(
+            self.entries[-1] | {"iteration": len(self.entries), "phase": phase, "reads": self.reads}
+        )
+
+    def change_oracle(self, oracle: SweepOracle) -> None:
+        """Count the reads of another oracle from now on, in addition to those so far."""
+        self.reads_before = self.reads - oracle.reads
+        self.oracle = oracle
 
     def annotate(self, **values: Any) -> None:
         """Add values to the last entry."""

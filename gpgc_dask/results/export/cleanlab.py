@@ -12,7 +12,7 @@ from gpgc_dask.core.arrays import Labels
 from gpgc_dask.core.errors import InputError
 from gpgc_dask.core.progress import Listener
 from gpgc_dask.data.training import training_arrays
-from gpgc_dask.models.decisions import likelihood_logits, to_probabilities
+from gpgc_dask.models.decisions import class_probabilities
 from gpgc_dask.models.review import leave_out_values
 from gpgc_dask.results.columns import columns_in
 from gpgc_dask.results.export.base import ExportFormat, ExportReport
@@ -56,25 +56,27 @@ class Cleanlab(ExportFormat):
     def _superpixel_arrays(self, dataset: xr.Dataset) -> dict[str, Labels]:
         """Labels, probabilities and image of each superpixel of the chosen images.
 
-        The probabilities are those of models that never saw the image: softmax of 2f/ε̄², with the
-        leave-group-out mean f and the typical noise ε̄². The variance of f is small compared with
-        ε̄² and left out. Superpixels without weight (void) are left out.
+        The probabilities are those of models that never saw the image: calibrated ones of the
+        leave-group-out mean f, if the model has a calibration; else softmax of 2f/ε̄² with the
+        typical noise ε̄², in which the variance of f, which is small compared with ε̄², is left out.
+        Superpixels without weight (void) are left out.
         """
         model, photos = self.selection.model, np.sort(self.selection.photos)
-        if model.typical_noise is None:
+        noise, calibration = model.typical_noise, model.calibration
+        if noise is None and calibration is None:
             raise InputError(
                 f"a {type(model).__name__} has no probabilities: export without the dataset, or "
                 "fit a GPGC or GP"
             )
         arrays = training_arrays(dataset)
         values = leave_out_values(model, dataset)
-        logits = likelihood_logits(values, 0.0, model.typical_noise)
+        shares = class_probabilities(values, 0.0, noise or 0.0, model.classes_.size, calibration)
         place = np.full(dataset.sizes["photo"], -1)
         place[photos] = np.arange(photos.size)
         image = place[np.asarray(arrays.groups.codes)]
         used = (image >= 0) & (arrays.weight > 0)
         return {
             "labels": np.searchsorted(model.classes_, arrays.y[used]),
-            "pred_probs": to_probabilities(logits, model.classes_.size)[used],
+            "pred_probs": shares[used],
             "image_of_label": image[used],
         }

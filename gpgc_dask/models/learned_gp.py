@@ -1,0 +1,93 @@
+"""What a Gaussian process has learned: its saved attributes and those of ``FittedModel``."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from gpgc_dask.core.arrays import Array, Features, Index
+from gpgc_dask.models.base import DatasetModel
+from gpgc_dask.models.row_weights import Digests, RowWeights
+
+__all__ = ["ROW_ARRAYS", "LearnedGP"]
+
+ROW_ARRAYS = ("row_weight_", "group_rows_", "group_digests_")
+"""Attributes of a second look: the arrays of :class:`RowWeights`."""
+
+
+class LearnedGP(DatasetModel):
+    """The learned attributes of :class:`gpgc_dask.models.linear_gp.LinearGP`."""
+
+    saved_arrays: ClassVar = (
+        "coef_",
+        "covariance_factor_",
+        "class_weight_",
+        "noise_variance_",
+        "noise_group_variance_",
+        "confidence_",
+        *ROW_ARRAYS,
+    )
+    saved_values: ClassVar = (
+        "redundancy_",
+        "typical_noise_",
+        "log_evidence_",
+        "converged_",
+        "n_iter_",
+        "n_reads_",
+        "n_features_in_",
+    )
+    typical_noise_: float
+    covariance_factor_: Array
+    log_evidence_: float
+    redundancy_: float
+    feature_scales_: dict[Any, float]
+    history_: list[dict[str, Any]]
+    row_weight_: Features
+    group_rows_: Index
+    group_digests_: Digests
+
+    @property
+    def typical_noise(self) -> float:
+        """Weighted median noise variance of the training groups."""
+        return self.typical_noise_
+
+    @property
+    def covariance_factor(self) -> Array:
+        """(k, k) T with posterior covariance TᵀT of the weights."""
+        return self.covariance_factor_
+
+    @property
+    def log_evidence(self) -> float:
+        """Logarithm of the probability of the labels."""
+        return self.log_evidence_
+
+    @property
+    def learned_redundancy(self) -> float:
+        """How many rows of a group count as one."""
+        return self.redundancy_
+
+    @property
+    def feature_scales(self) -> dict[Any, float]:
+        """{feature group: prior standard deviation}."""
+        return self.feature_scales_
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """One entry per iteration."""
+        return self.history_
+
+    @property
+    def fit_summary(self) -> dict[str, Any]:
+        """Evidence, iterations, reads, redundancy, feature scales and seconds of the fit."""
+        return {
+            "log_evidence": float(self.log_evidence_),
+            "iterations": self.n_iter_,
+            "reads": self.n_reads_,
+            "redundancy": float(self.redundancy_),
+            "feature_scales": self.feature_scales_,
+            "seconds": sum(sum(entry["seconds"].values()) for entry in self.history_),
+        }
+
+    def _row_weights(self) -> RowWeights | None:
+        if "row_weight_" not in vars(self):
+            return None
+        return RowWeights(self.row_weight_, self.group_rows_, self.group_digests_)
