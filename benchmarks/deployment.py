@@ -12,7 +12,7 @@ from dask.utils import format_bytes
 from paper import FEATURES, IMAGES
 
 from gpgc_dask.clusters.kubernetes import Settings
-from gpgc_dask.clusters.kubernetes.sizes import Sizes
+from gpgc_dask.clusters.kubernetes.sizes import ROUNDS, Sizes
 from gpgc_dask.planning.machine import Machine
 from gpgc_dask.planning.plan import Plan, duration, plan
 from gpgc_dask.planning.resources import Resources
@@ -35,6 +35,7 @@ def planned(shape: Shape, products: float, store: float) -> Plan:
         separable=True,
         resources=Resources(WORKERS, THREADS, None, True),
         machine=machine,
+        rounds=ROUNDS,
     )
 
 

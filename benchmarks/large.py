@@ -29,7 +29,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
         writing, data = seconds(lambda: write_superpixels(Path(folder) / "X.zarr", n, k, images))
         with cluster(workers=WORKERS, memory=str(LIMIT // WORKERS)) as client:
-            model = GPGC(redundancy=redundancy, progress=True)
+            model = GPGC(redundancy=redundancy, rounds=0, progress=True)
             planning, plan = seconds(lambda: model.plan(data.X, groups=data.groups, calibrate=True))
             print(plan, flush=True)
             taken, _ = seconds(lambda: model.fit(data.X, data.y, **data.fit_arguments))

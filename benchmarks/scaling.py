@@ -65,7 +65,7 @@ def compare(data: Superpixels, repeats: int, pinned: bool) -> dict[str, float]:
 
 
 def fit(data: Superpixels) -> None:
-    GPGC(redundancy=1.0).fit(data.X, data.y, **data.fit_arguments)
+    GPGC(redundancy=1.0, rounds=0).fit(data.X, data.y, **data.fit_arguments)
 
 
 def main() -> None:

@@ -29,7 +29,7 @@ from gpgc_dask.quality.calibration import Calibration, calibrate
 __all__ = ["MIN_GROUPS", "ClassRule", "Rounds", "SecondLook", "look_again", "weigh_rows"]
 
 MIN_GROUPS = MIN_GROUPS_FOR_REDUNDANCY
-"""With fewer groups there is no second look: the others say too little about each of them."""
+"""With fewer groups there is no second look: the others allow no judgement of each of them."""
 
 MIN_AGREEMENT = 0.01
 """Weights of groups are their agreement, of at least this."""

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import shutil
+from copy import copy
 from dataclasses import replace
 
 import dask
@@ -18,13 +19,14 @@ from typer.testing import CliRunner
 from gpgc_dask import GP, GPGC, load, open_dataset
 from gpgc_dask.cli.predict import EXAMPLE, predict
 from gpgc_dask.clusters.connect import connect
-from gpgc_dask.core.errors import PipelineError
+from gpgc_dask.core.errors import InputError, PipelineError
 from gpgc_dask.imaging.painting import paint_image, write_masks
 from gpgc_dask.pipelines import batches
 from gpgc_dask.pipelines import photo_jobs as making
 from gpgc_dask.pipelines import predict as prediction
 from gpgc_dask.pipelines.ingest import MaskOptions, Recipe, RunOptions, ingest
 from gpgc_dask.pipelines.predict import predict_masks
+from gpgc_dask.quality.calibration import Calibration
 from tests.support.images import draw, save_pair, tree_bytes
 from tests.support.ingesting import QUICK, CrashError, crash_after, truncate
 
@@ -79,11 +81,30 @@ def several(tmp_path_factory):
     return folder / "images", dataset, GP().fit(dataset)
 
 
+@pytest.fixture(scope="module")
+def calibrated(several):
+    """The model of several classes with probabilities that prefer the disc."""
+    images, dataset, model = several
+    calibration = Calibration(2.0 * np.eye(3), np.array([0.0, 2.0, 0.0]))
+    chosen = copy(model)
+    chosen.calibration_ = calibration
+    return images, dataset, chosen
+
+
+def test_a_calibration_decides(several, calibrated, tmp_path):
+    images, dataset, model = several
+    plain, decided = (np.asarray(each.predict(dataset)) for each in (model, calibrated[2]))
+    assert (decided == 2).sum() > (plain == 2).sum()
+    predict_masks(calibrated[2], images, tmp_path)
+    with pytest.raises(InputError, match="another model has made the masks"):
+        predict_masks(model, images, tmp_path, run=RunOptions(resume=True))
+
+
 def pixels(path):
     return np.asarray(Image.open(path))
 
 
-@pytest.mark.parametrize("which", ["trained", "several"])
+@pytest.mark.parametrize("which", ["trained", "several", "calibrated"])
 def test_masks_are_those_of_the_dataset(request, which, tmp_path):
     images, dataset, model = request.getfixturevalue(which)
     report = predict_masks(model, images, tmp_path / "predicted")
@@ -104,7 +125,7 @@ def test_masks_have_the_photos_own_size_and_sense(trained, tmp_path):
     assert (tmp_path / "sub/d e.png").exists()
 
 
-@pytest.mark.parametrize("which", ["trained", "several"])
+@pytest.mark.parametrize("which", ["trained", "several", "calibrated"])
 def test_probabilities_and_deviations(request, which, tmp_path):
     images, dataset, model = request.getfixturevalue(which)
     kinds = {"probability": tmp_path / "p", "std": tmp_path / "s"}

@@ -163,6 +163,30 @@ def test_the_svm_goes_the_same_way(run, reference, tmp_path, folders):
     assert run("plan", reference, "--method", "svm")[0] == 0
     wrong = ("fit", reference, "-o", tmp_path / "x", "--method", "svm", "--redundancy", "1")
     assert run(*wrong)[0] == 2
+    code, _, err = run(*wrong[:-2], "--rounds", "1")
+    assert code == 2
+    assert "--rounds is for gpgc and gp" in err
+
+
+def test_rounds_and_class_weights(run, reference, tmp_path):
+    target = tmp_path / "m.zarr"
+    given = ("fit", reference, "-o", target)
+    code, _, err = run(*given, "--rounds", 0, "--class-weight", "none")
+    assert code == 0, err
+    model = load(target)
+    assert (model.rounds, model.class_weight) == (0, None)
+    assert model.class_weight_.tolist() == [1.0, 1.0]
+    code, _, err = run(*given, "--resume")
+    assert code == 1
+    assert "rounds (0 there, 2 here)" in err
+    assert "class_weight (None there, balanced here)" in err
+    assert run(*given, "--resume", "--rounds", 0, "--class-weight", "none")[0] == 0
+    assert run(*given, "--overwrite", "--class-weight", "equal")[0] == 2
+    assert run(*given, "--overwrite")[0] == 0
+    assert load(target).rounds == 2
+    assert load(target).row_weight_.size == open_dataset(reference).sizes["superpixel"]
+    assert run(*given, "--overwrite", "--method", "gp")[0] == 0
+    assert load(target).rounds == 0
 
 
 def test_out_of_fold_predictions_of_an_svm():

@@ -32,13 +32,14 @@ def shape(n=100_000, k=1000, n_groups=1000, **changes):
     return Shape(**{**values, **changes})
 
 
-def make_plan(s, workers=2, threads=1, memory=4 << 30, redundancy=True, separable=True):
+def make_plan(s, workers=2, threads=1, memory=4 << 30, redundancy=True, separable=True, rounds=0):
     return plan(
         s,
         estimate_redundancy=redundancy,
         separable=separable,
         resources=Resources(workers, threads, memory, True),
         machine=Machine.typical(4e10),
+        rounds=rounds,
     )
 
 
@@ -60,6 +61,26 @@ def test_shortcuts_show_in_the_reads():
     large = shape(n_groups=20, rows_in_large_groups=100_000, n_large_groups=20)
     assert make_plan(large).reads == 1
     assert make_plan(shape(adjacent=False)).reads > make_plan(shape()).reads
+
+
+def test_rounds_of_the_second_look_cost_two_reads_each():
+    without, two = make_plan(shape()), make_plan(shape(), rounds=2)
+    assert two.reads == without.reads + 4
+    assert two.seconds > 1.3 * without.seconds
+    assert two.driver_bytes > without.driver_bytes
+    assert make_plan(shape(n_groups=9), rounds=2).reads == make_plan(shape(n_groups=9)).reads
+    large = shape(largest_group=100_000)
+    assert make_plan(large, rounds=2).reads == make_plan(large).reads
+
+
+def test_planned_reads_of_the_second_look_are_those_of_a_fit():
+    data = classification(4000, 30, 80)
+    X = da.from_array(data.X, chunks=(500, -1))
+    planned, done = (
+        [GPGC(rounds=rounds).plan(X, groups=data.groups).reads for rounds in (0, 2)],
+        [GPGC(rounds=rounds).fit(X, data.y, groups=data.groups).n_reads_ for rounds in (0, 2)],
+    )
+    assert np.diff(planned) == np.diff(done) == 4
 
 
 def test_plan_as_text():

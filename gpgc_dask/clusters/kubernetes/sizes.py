@@ -13,7 +13,7 @@ from gpgc_dask.core.errors import InputError
 from gpgc_dask.planning.memory import driver_bytes, worker_bytes
 from gpgc_dask.planning.shape import Shape
 
-__all__ = ["Sizes", "shape_of"]
+__all__ = ["ROUNDS", "Sizes", "shape_of"]
 
 MIB = 1 << 20
 

@@ -1,0 +1,80 @@
+"""Labels and probabilities from decision values, with and without a calibration."""
+
+from __future__ import annotations
+
+import dask.array as da
+import numpy as np
+import pytest
+from scipy.special import softmax
+
+from gpgc_dask import GP, GPGC, MarginSVM, load, open_dataset
+from gpgc_dask.models.decisions import class_probabilities, decide
+from gpgc_dask.quality.calibration import Calibration
+from tests.support.problems import classification
+
+NAMES = np.array(["cat", "dog", "sheep"])
+THREE = Calibration(
+    np.array([[1.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 1.0]]), np.array([0.0, -3.0, 0.5])
+)
+TWO = Calibration(np.array([[0.0], [2.0]]), np.array([0.0, -1.0]))
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_the_most_likely_of_several_classes(lazy):
+    values = np.array([[0.1, 0.4, -0.2], [-1.0, 2.0, 0.0], [0.0, 0.0, -1.0]])
+    given = da.from_array(values, chunks=(2, -1)) if lazy else values
+    logits = values * [1, 2, 1] + [0, -3, 0.5]
+    assert np.asarray(decide(given, NAMES, THREE)).tolist() == ["sheep", "dog", "cat"]
+    assert np.asarray(decide(given, NAMES)).tolist() == ["dog", "dog", "cat"]
+    found = class_probabilities(given, 0.0, 1.0, 3, THREE)
+    assert isinstance(found, da.Array) == lazy
+    np.testing.assert_allclose(np.asarray(found), softmax(logits, axis=1))
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_the_sign_decides_between_two_classes(lazy):
+    values = np.array([-0.5, 0.1, 2.0])
+    given = da.from_array(values, chunks=2) if lazy else values
+    assert np.asarray(decide(given, NAMES[:2], TWO)).tolist() == ["cat", "dog", "dog"]
+    found = class_probabilities(given, 0.0, 1.0, 2, TWO)
+    assert found.shape == (3, 2)
+    np.testing.assert_allclose(np.asarray(found)[:, 1], 1 / (1 + np.exp(1 - 2 * values)))
+
+
+def test_probabilities_of_a_second_look_are_calibrated():
+    """Of predictions with a probability of about p, a share of about p is right."""
+    data = classification(6000, 12, 120, n_classes=3, corrupted=0.0)
+    fitted = data.groups < 60
+    model = GPGC().fit(data.X[fitted], data.y[fitted], groups=data.groups[fitted])
+    shares = model.predict_proba(data.X[~fitted])
+    truth = data.y[~fitted]
+    np.testing.assert_array_equal(model.predict(data.X[~fitted]), shares.argmax(1))
+    right, sure = shares.argmax(1) == truth, shares.max(1)
+    bins = np.digitize(sure, [0.5, 0.7, 0.9])
+    for number in np.unique(bins):
+        own = bins == number
+        assert abs(right[own].mean() - sure[own].mean()) < 0.08
+    frequencies = np.bincount(truth) / truth.size
+    np.testing.assert_allclose(shares.mean(0), frequencies, atol=0.04)
+
+
+@pytest.mark.parametrize("model", [GPGC(), GPGC(rounds=0), GP(), MarginSVM(C=0.1)], ids=repr)
+def test_a_review_calibrates(model, reference, tmp_path):
+    dataset = open_dataset(reference)
+    model.fit(dataset)
+    before = model.calibration
+    assert (before is None) == (getattr(model, "rounds", 0) == 0)
+    model.review(dataset)
+    after = model.calibration
+    if before is not None:
+        assert not np.array_equal(before.to_array(), after.to_array())
+    model.save(tmp_path / "model.zarr")
+    stored = load(tmp_path / "model.zarr").calibration
+    np.testing.assert_array_equal(stored.to_array(), after.to_array())
+    area = dataset["pixels"].values * (dataset["weight"].values > 0)
+    shares = after.probabilities(model.leave_out.values)
+    labels = dataset["label"].values
+    expected = np.average(shares[:, 1], weights=area)
+    assert expected == pytest.approx(np.average(labels, weights=area), abs=0.1)
+    model.fit(dataset)
+    assert (model.calibration is None) == (before is None)
