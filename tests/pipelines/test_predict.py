@@ -84,11 +84,9 @@ def several(tmp_path_factory):
 @pytest.fixture(scope="module")
 def calibrated(several):
     """The model of several classes with probabilities that prefer the disc."""
-    images, dataset, model = several
-    calibration = Calibration(2.0 * np.eye(3), np.array([0.0, 2.0, 0.0]))
-    chosen = copy(model)
-    chosen.calibration_ = calibration
-    return images, dataset, chosen
+    chosen = copy(several[2])
+    chosen.calibration_ = Calibration(2.0 * np.eye(3), np.array([0.0, 2.0, 0.0]))
+    return *several[:2], chosen
 
 
 def test_a_calibration_decides(several, calibrated, tmp_path):
