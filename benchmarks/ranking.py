@@ -233,22 +233,24 @@ def scores_table(runs: Sequence[Run]) -> str:
 
 def estimates_table(groups: dict[str, list[Run]]) -> str:
     """One row per set."""
-    numbers = ("estimated below", "truly below", "suspect", "bad")
+    numbers = ("estimated below", "low", "high", "truly below")
     rows = []
     for title, runs in groups.items():
         own = [run.estimates for run in runs]
         rows.append(
             [
                 title,
-                ", ".join(names_in([one["estimate"]] for one in own)),
                 cell([one["error"] for one in own]),
                 cell([100 * one["coverage"] for one in own], ".0f"),
                 *(cell([one[name] for one in own], ".0f") for name in numbers),
+                cell([100 * one["count inside"] for one in own], ".0f"),
+                *(cell([one[name] for one in own], ".0f") for name in ("suspect", "bad")),
                 cell([100 * one["suspect share"] for one in own], ".1f"),
             ]
         )
-    columns = ["set", "estimate", "mean absolute error", "true quality within the interval, %"]
-    columns += [f"estimated below {BAD_BELOW}", f"truly below {BAD_BELOW}"]
+    columns = ["set", "mean absolute error", "true quality within the interval, %"]
+    columns += [f"estimated below {BAD_BELOW}", "at least", "at most", f"truly below {BAD_BELOW}"]
+    columns += ["true number within the limits, % of the runs"]
     columns += ["suspect", "bad", "suspect, %"]
     return table(columns, rows)
 

@@ -21,7 +21,7 @@ from gpgc_dask.data.training import training_arrays
 from gpgc_dask.experiments.scores import random_scores
 from gpgc_dask.models.review import leave_out_values
 from gpgc_dask.results.columns import COLUMNS
-from gpgc_dask.results.ranking import is_suspect
+from gpgc_dask.results.ranking import count_bad, is_suspect
 
 DEFAULT = "**default order** (`gpgc rank`)"
 LOGISTIC = "cleanlab softmin, logistic regression"
@@ -31,7 +31,7 @@ RANDOM = "random order"
 ESTIMATE = ("quality", "quality_low", "quality_high")
 """Columns of the estimated quality; the default order is theirs."""
 
-SAME_ORDER = ("confidence",)
+NO_SCORES = ("confidence", "bad_probability")
 """Columns that are left out: a confidence is the rank of its noise variance."""
 
 BAD_BELOW = 0.5
@@ -108,7 +108,7 @@ def review_scores(table: pd.DataFrame) -> dict[str, np.ndarray]:
     reverse = {column.name for column in COLUMNS if column.higher_is_better is False}
     for name in table.columns:
         values = table[name]
-        if values.dtype.kind == "f" and name not in SAME_ORDER and not values.isna().all():
+        if values.dtype.kind == "f" and name not in NO_SCORES and not values.isna().all():
             scores[f"`{name}`"] = (-1.0 if name in reverse else 1.0) * values.to_numpy()
     return scores
 
@@ -279,30 +279,32 @@ def measure_estimates(table: pd.DataFrame, truth: pd.DataFrame) -> dict[str, Any
     Parameters
     ----------
     table : pandas.DataFrame
-        A review. Without a column ``quality`` the agreement is taken for it.
+        A review.
     truth : pandas.DataFrame
         As in :func:`measure`.
 
     Returns
     -------
     dict
-        ``estimate``, the column; its mean absolute ``error``; ``coverage``, the share of true
-        qualities within quality_low … quality_high (NaN without these); numbers of masks:
-        ``estimated below``, ``truly below`` 0.5, ``suspect``, ``bad``; ``suspect share``.
+        The mean absolute ``error`` of the quality; ``coverage``, the share of true qualities within
+        quality_low … quality_high (NaN without these); numbers of masks: ``estimated below`` 0.5
+        with its limits ``low`` and ``high`` (NaN without these), ``truly below``, ``suspect``,
+        ``bad``; ``count inside``, whether the true number is within the limits; ``suspect share``.
     """
-    column = "quality" if "quality" in table else "agreement"
-    quality, estimate = truth["quality"].to_numpy(), table[column].to_numpy()
-    suspect = is_suspect(table)
-    coverage = float("nan")
-    if {"quality_low", "quality_high"} <= set(table):
-        low, high = table["quality_low"].to_numpy(), table["quality_high"].to_numpy()
-        coverage = float(np.mean((low <= quality) & (quality <= high)))
+    quality, estimate = truth["quality"].to_numpy(), table["quality"].to_numpy()
+    suspect, count = is_suspect(table), count_bad(table)
+    low, high = table["quality_low"].to_numpy(), table["quality_high"].to_numpy()
+    inside = (low <= quality) & (quality <= high)
+    below = int((quality < BAD_BELOW).sum())
+    nan = float("nan")
     return {
-        "estimate": column,
         "error": float(np.nanmean(np.abs(estimate - quality))),
-        "coverage": coverage,
-        "estimated below": int((~(estimate >= BAD_BELOW)).sum()),
-        "truly below": int((quality < BAD_BELOW).sum()),
+        "coverage": nan if count is None else float(np.mean(inside)),
+        "estimated below": nan if count is None else count.estimate,
+        "low": nan if count is None else count.low,
+        "high": nan if count is None else count.high,
+        "count inside": nan if count is None else float(count.low <= below <= count.high),
+        "truly below": below,
         "suspect": int(suspect.sum()),
         "bad": int(truth["bad"].sum()),
         "suspect share": float(suspect.mean()),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Collection
 from typing import Any
 
 from rich.console import Console
@@ -52,11 +53,23 @@ def facts(rows: list[tuple[str, Any]]) -> Table:
     return table
 
 
-def listing(title: str, columns: list[str], rows: list[tuple[Any, ...]], limit: int = 20) -> Table:
-    """A table of at most ``limit`` rows; one more row has the number of the others."""
+def listing(
+    title: str,
+    columns: list[str],
+    rows: list[tuple[Any, ...]],
+    limit: int = 20,
+    whole: Collection[str] = (),
+) -> Table:
+    """A table of at most ``limit`` rows; one more row has the number of the others.
+
+    Cells of the columns in ``whole`` are not broken into lines, their headers are.
+    """
     table = Table(title=title, title_justify="left", title_style="bold")
     for column in columns:
-        table.add_column(column, overflow="fold")
+        if column in whole:
+            table.add_column(column.replace(" ", "\n"), no_wrap=True)
+        else:
+            table.add_column(column, overflow="fold")
     for row in rows[:limit]:
         table.add_row(*(_plain(cell) for cell in row))
     if len(rows) > limit:

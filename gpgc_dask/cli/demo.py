@@ -64,7 +64,7 @@ def demo(
 def _show(result: DemoResult) -> None:
     print_out(
         f"[bold]{result.found} of the {result.corrupted} corrupted masks are among the worst "
-        f"third[/bold] of the {result.images} images by agreement"
+        f"third[/bold] of the {result.images} images by quality"
     )
     rows = [(kind, f"{hit} of {of}") for kind, (hit, of) in result.kinds.items()]
     print_out(facts(rows))

@@ -45,9 +45,9 @@ def export(
         ),
     ] = None,
     below: Annotated[
-        float | None, typer.Option(help="Export all with less agreement (or confidence) than this.")
+        float | None, typer.Option(help="Export all of a lower quality (or --by) than this.")
     ] = None,
-    by: ByOption = By.AGREEMENT,
+    by: ByOption = By.QUALITY,
     data: Annotated[
         str | None,
         typer.Option(

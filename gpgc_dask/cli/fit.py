@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -150,9 +151,9 @@ def fit(
             run=RunOptions(resume, overwrite, progress=display.fit, client=client),
         )
     if json:
-        print_json(_outcome(out, model))
+        print_json(_outcome(out, model) | _confusion(data, model))
     else:
-        _show(_outcome(out, model))
+        _show(_outcome(out, model), model)
 
 
 def _parameters(
@@ -169,7 +170,7 @@ def _parameters(
 
 
 def _outcome(out: str, model: FittedModel) -> dict[str, Any]:
-    from gpgc_dask.results.ranking import is_suspect
+    from gpgc_dask.results.ranking import count_bad, is_suspect
 
     review = model.review_table
     assert review is not None  # train reviews every model
@@ -177,14 +178,25 @@ def _outcome(out: str, model: FittedModel) -> dict[str, Any]:
         "model": out,
         "images": len(review),
         "suspect": int(is_suspect(review).sum()),
+        "bad": None if (bad := count_bad(review)) is None else asdict(bad),
         "converged": bool(model.converged_),
         **model.fit_summary,
     }
 
 
-def _show(outcome: dict[str, Any]) -> None:
-    suspect = f"{outcome['suspect']:,} suspect (agreement below 0.5)"
-    rows = [("images", f"{outcome['images']:,}, {suspect}")]
+def _confusion(data: str, model: FittedModel) -> dict[str, Any]:
+    from gpgc_dask.data.dataset import open_dataset
+    from gpgc_dask.results.ranking import confusion
+
+    table = None if model.classes_.size < 3 else confusion(model, open_dataset(data))
+    return {} if table is None else {"confusion": table}
+
+
+def _show(outcome: dict[str, Any], model: FittedModel) -> None:
+    from gpgc_dask.models.review import require_review
+    from gpgc_dask.results.ranking import headline
+
+    rows = [("images", f"{outcome['images']:,}"), ("masks", headline(require_review(model)))]
     if "C" in outcome:
         score = f"balanced accuracy {outcome['balanced_accuracy']:.3f} in held-out folds"
         rows += [("C", f"{outcome['C']:.3g}, {score}")]

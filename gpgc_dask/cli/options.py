@@ -107,6 +107,7 @@ OnErrorOption = Annotated[
 class By(StrEnum):
     """Scores by which images are ranked."""
 
+    QUALITY = "quality"
     AGREEMENT = "agreement"
     CONFIDENCE = "confidence"
 
@@ -117,8 +118,9 @@ ModelArgument = Annotated[
 ByOption = Annotated[
     By,
     typer.Option(
-        help="Score: agreement of the mask with a prediction made without its image (finds bad "
-        "masks best), or confidence computed from the noise (as in the paper)."
+        help="Score: quality, the estimated IoU of the mask with a correct one (finds bad masks "
+        "best); agreement of the mask with a prediction made without its image; or confidence "
+        "computed from the noise (as in the paper)."
     ),
 ]
 

@@ -6,14 +6,20 @@ import json as json_format
 import sys
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
 
 from gpgc_dask.cli.console import listing, note, print_json, print_out
 from gpgc_dask.cli.options import By, ByOption, Json, ModelArgument, check_choice, check_output
-from gpgc_dask.results.columns import columns_in, describe_columns, format_cell
+from gpgc_dask.results.columns import (
+    Column,
+    columns_in,
+    describe_columns,
+    format_cell,
+    format_interval,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,12 +46,13 @@ def rank_images(
         str | None,
         typer.Option("--out", "-o", help="File for the ranking: CSV, or JSON if it ends in .json."),
     ] = None,
-    by: ByOption = By.AGREEMENT,
+    by: ByOption = By.QUALITY,
     json: Json = False,
 ) -> None:
     """List the images in the order of their reliability, worst first.
 
-    Columns: {columns}. A terminal shows the worst images; a pipe gets the whole list as CSV.
+    Columns: {columns}; with more than two classes also iou:CLASS, the agreement in each class. A
+    terminal shows the worst images; a pipe gets the whole list as CSV.
     """
     check_output(out)
     from gpgc_dask.models.persistence import load
@@ -63,7 +70,7 @@ def rank_images(
     elif out is None and not sys.stdout.isatty():
         print(to_csv(ranking), end="")
     else:
-        _show(ranking, model, out)
+        _show(ranking, model, out, by)
 
 
 def _json(ranking: pd.DataFrame) -> str:
@@ -72,21 +79,31 @@ def _json(ranking: pd.DataFrame) -> str:
     return json_format.dumps(records(ranking), indent=2, ensure_ascii=False) + "\n"
 
 
-def _show(ranking: pd.DataFrame, model: str, out: str | None) -> None:
-    from gpgc_dask.results.ranking import is_suspect, records
+def _show(ranking: pd.DataFrame, model: str, out: str | None, by: By) -> None:
+    from gpgc_dask.results.ranking import headline, records
 
-    columns = columns_in("files")
+    hidden = {name for column in columns_in("files") for name in column.interval or ()}
+    if by != By.CONFIDENCE:
+        hidden.add("confidence")  # the order of the noise variance, and no room for both
+    columns = [column for column in columns_in("files") if column.name not in hidden]
     worst = records(ranking.head(SHOWN))
-    rows = [tuple(format_cell(column, row[column.name]) for column in columns) for row in worst]
-    suspect = int(is_suspect(ranking).sum())
-    title = (
-        f"The worst {len(worst)} of {len(ranking):,} images; {suspect:,} have agreement below 0.5"
-    )
-    print_out(listing(title, [column.title for column in columns], rows))
+    rows = [tuple(_cell(column, row) for column in columns) for row in worst]
+    title = f"The worst {len(worst)} of {len(ranking):,} images"
+    whole = {column.title for column in columns if column.kind in ("integer", "number")}
+    print_out(listing(title, [column.title for column in columns], rows, whole=whole))
+    print_out(escape(headline(ranking).capitalize()))
     if out is not None:
         print_out(f"All of them: {escape(out)}")
     else:
         print_out(f"All of them: gpgc rank {escape(quote(model))} -o ranking.csv")
+
+
+def _cell(column: Column, row: dict[str, Any]) -> str:
+    text = format_cell(column, row[column.name])
+    if column.interval is None:
+        return text
+    low, high = column.interval
+    return text + format_interval(row[low], row[high])
 
 
 rank_images.__doc__ = str(rank_images.__doc__).format(columns=describe_columns())
@@ -102,9 +119,9 @@ def select(
         ),
     ] = None,
     min_score: Annotated[
-        float | None, typer.Option(help="Select all with at least this agreement (or confidence).")
+        float | None, typer.Option(help="Select all with at least this quality (or --by).")
     ] = None,
-    by: ByOption = By.AGREEMENT,
+    by: ByOption = By.QUALITY,
     rest: Annotated[
         bool, typer.Option("--rest", help="Select the others instead, worst first.")
     ] = False,

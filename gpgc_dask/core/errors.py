@@ -27,6 +27,7 @@ __all__ = [
     "NotAFolderError",
     "NotEnoughMemoryError",
     "NotFiniteError",
+    "NotReviewedError",
     "PipelineError",
     "Problem",
     "SchedulerNotFoundError",
@@ -95,6 +96,10 @@ class SchedulerNotFoundError(GpgcError, ConnectionError):
 
 class UnusableFileError(InputError):
     """A photo or mask cannot be used; the message has the reason and what to do."""
+
+
+class NotReviewedError(InputError, AttributeError):
+    """A model has no review of its images, or one that an older version made."""
 
 
 class UnsafeWeightsError(InputError):

@@ -37,11 +37,14 @@ class GroupAgreement:
         that occur (more than two); 1 if neither labels nor predictions contain any.
     balanced_accuracy : (J,) array
         Recall, averaged over the classes that the labels contain.
+    class_iou : (J, classes) array
+        Intersection over union of each class; NaN if neither labels nor predictions contain it.
     """
 
     groups: Labels
     iou: Array
     balanced_accuracy: Array
+    class_iou: Array
 
 
 def group_agreement(
@@ -99,7 +102,7 @@ def group_agreement(
         positive = np.where(union[:, 1] > 0, iou[:, 1], 1.0)
     else:
         positive = mean_where(iou, union > 0)
-    return GroupAgreement(labels, positive, mean_where(recall, truth > 0))
+    return GroupAgreement(labels, positive, mean_where(recall, truth > 0), iou)
 
 
 def mean_where(values: Array, where: Mask) -> Array:

@@ -61,7 +61,7 @@ class DemoResult:
     corrupted : int
         Number of corrupted masks.
     found : int
-        Number of corrupted masks in the worst third of the ranking by agreement.
+        Number of corrupted masks in the worst third of the ranking by quality.
     kinds : dict
         {kind of corruption: (number found, number of masks)}.
     given_accuracy : float

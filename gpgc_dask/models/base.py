@@ -18,7 +18,7 @@ from gpgc_dask.core.display import notebook_module, render_card
 from gpgc_dask.models.kept_predictions import KeptPredictions
 from gpgc_dask.models.persistence import save
 from gpgc_dask.models.protocol import Listener
-from gpgc_dask.models.review import review
+from gpgc_dask.models.review import rank, require_review, review
 from gpgc_dask.models.tables import to_pandas, to_xarray
 from gpgc_dask.models.validation import load_vectors, to_vector
 from gpgc_dask.quality.calibration import Calibration
@@ -192,15 +192,22 @@ class DatasetModel(ClassifierMixin, BaseEstimator, ABC):
         Returns
         -------
         DataFrame
-            One row per image: ``image``, ``agreement`` (leave-image-out, see
-            :meth:`leave_group_out`), ``noise_variance``, ``confidence``, ``flags``,
-            ``superpixels`` and the paths of its files.
+            One row per image: ``image``, ``quality`` (estimated IoU with a correct mask) with
+            ``quality_low``, ``quality_high`` and ``bad_probability``, ``agreement``
+            (leave-image-out, see :meth:`leave_group_out`), ``noise_variance``, ``confidence``,
+            ``flags``, ``superpixels`` and the paths of its files.
         """
         check_is_fitted(self)
         self.leave_out_, calibration, self.review_ = review(self, dataset)
         if calibration is not None:
             self.calibration_ = calibration
         return self.review_
+
+    @property
+    def quality_(self) -> pd.DataFrame:
+        """The last :meth:`review`, sorted by the estimated quality: see :func:`gpgc_dask.rank`."""
+        check_is_fitted(self)
+        return rank(require_review(self))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Mean accuracy of ``predict(X)``, as of scikit-learn's classifiers.
@@ -283,7 +290,7 @@ class DatasetModel(ClassifierMixin, BaseEstimator, ABC):
         -------
         DataFrame
             One row per group with its noise variance, confidence or margin and, after a
-            :meth:`review`, rank, agreement, flags and files of the image.
+            :meth:`review`, rank, quality, agreement, flags and files of the image.
         """
         check_is_fitted(self)
         return to_pandas(self)

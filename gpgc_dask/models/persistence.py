@@ -335,14 +335,25 @@ def _plain(value: Any) -> Any:
 
 
 def _write_table(group: zarr.Group, name: str, table: pd.DataFrame) -> None:
-    _write_json(group, name, list(table))
-    for column in table:
-        _write_labels(group, f"{name}_{column}", np.array(table[column].tolist()))
+    columns = list(table)
+    _write_json(group, name, columns)
+    for key, column in zip(_column_keys(name, columns), columns, strict=True):
+        _write_labels(group, key, np.array(table[column].tolist()))
 
 
 def _read_table(stored: _Stored, name: str) -> pd.DataFrame:
     columns = _read_json(stored, name)
-    return pd.DataFrame({column: _read_labels(stored, f"{name}_{column}") for column in columns})
+    keys = zip(_column_keys(name, columns), columns, strict=True)
+    return pd.DataFrame({column: _read_labels(stored, key) for key, column in keys})
+
+
+def _column_keys(name: str, columns: list[str]) -> list[str]:
+    """Names of the arrays of a table: columns that are no plain names, such as those of classes,
+    are numbered."""
+    return [
+        f"{name}_{column if column.isidentifier() and column.isascii() else number}"
+        for number, column in enumerate(columns)
+    ]
 
 
 def _write_labels(group: zarr.Group, name: str, labels: Labels) -> None:

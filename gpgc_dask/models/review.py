@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 
-from gpgc_dask.core.arrays import Array, Features, Index, Labels
-from gpgc_dask.core.errors import InputError, InputTypeError
+from gpgc_dask.core.arrays import Array, Features, Index, Labels, group_sums
+from gpgc_dask.core.errors import InputError, InputTypeError, NotReviewedError
 from gpgc_dask.core.labels import find_labels
 from gpgc_dask.core.metrics import group_agreement
 from gpgc_dask.data.dataset import check_same_features, is_dataset, provenance, text_values
@@ -25,8 +25,11 @@ from gpgc_dask.quality.calibration import Calibration, calibrate
 from gpgc_dask.quality.estimate import Evidence, estimate_quality
 
 __all__ = [
+    "CLASS_IOU",
     "By",
     "check_fitted_on",
+    "count_confusions",
+    "has_quality",
     "leave_out_values",
     "predict_and_review",
     "rank",
@@ -36,7 +39,12 @@ __all__ = [
 ]
 
 
-By = Literal["agreement", "confidence"]
+By = Literal["quality", "agreement", "confidence"]
+
+PATHS = ("image_path", "mask_path")
+
+CLASS_IOU = "iou:"
+"""Columns of the IoU of single classes start with this."""
 
 
 def review(
@@ -61,8 +69,13 @@ def review(
         One row per image, in the dataset's order:
 
         - ``image``, ``image_path``, ``mask_path``, ``flags``, ``superpixels`` of the dataset.
+        - ``quality``: estimated IoU of the given mask with a correct one, ``quality_low`` and
+          ``quality_high`` around it, and ``bad_probability`` that it is below 0.5: see
+          :func:`gpgc_dask.quality.estimate.estimate_quality`.
         - ``agreement``: IoU of the given mask with the prediction made without the image, over
           superpixels by their area; NaN where the mask is void.
+        - With more than two classes, ``iou:CLASS`` for each of them, its part of the agreement; NaN
+          where neither mask nor prediction contain it.
         - ``noise_variance``, ``confidence`` of the model, NaN for images left out of the fit. A GP
           has one noise for all images and no confidence, an SVM a confidence by its margin and no
           noise.
@@ -88,11 +101,40 @@ def predict_and_review(model: FittedModel, dataset: xr.Dataset) -> tuple[Index, 
     """
     arrays = _check_and_read(model, dataset)
     values = _leave_out_values(model, dataset, arrays)
-    reviewed = model.review_table if _is_kept(model, arrays) else None
     predicted = np.asarray(decide(values, model.classes_, model.calibration), dtype=np.intp)
-    if reviewed is not None:
-        return predicted, reviewed
-    return predicted, _table(model, dataset, arrays, values, model.calibration)
+    table = model.review_table if _is_kept(model, arrays) else None
+    if table is None or not has_quality(table):
+        return predicted, _table(model, dataset, arrays, values, model.calibration)
+    paths = {name: text_values(dataset[name]) for name in PATHS}  # the files may have moved
+    return predicted, table.assign(**paths)
+
+
+def count_confusions(model: FittedModel, dataset: xr.Dataset) -> pd.DataFrame:
+    """Pixels of each given class by the class that is predicted without their image.
+
+    Parameters
+    ----------
+    model : FittedModel
+        Fitted on ``dataset``. Features are not read if it keeps a review.
+    dataset : xarray.Dataset
+        From :func:`gpgc_dask.open_dataset`.
+
+    Returns
+    -------
+    (classes, classes) DataFrame of int
+        Rows are given classes, columns predicted ones. Pixels count by their superpixel; void ones
+        do not count.
+    """
+    arrays = _check_and_read(model, dataset)
+    n_classes = model.classes_.size
+    given = find_labels(model.classes_, arrays.y)[0]
+    values = _leave_out_values(model, dataset, arrays)
+    predicted = decide(values, np.arange(n_classes), model.calibration)
+    area = arrays.area * (arrays.weight > 0)
+    pixels = group_sums(given * n_classes + predicted, area, n_classes**2)
+    names = _class_names(model, dataset)
+    counts = pixels.reshape(n_classes, n_classes).round().astype(np.int64)
+    return pd.DataFrame(counts, names, names)
 
 
 def leave_out_values(model: FittedModel, dataset: xr.Dataset) -> Array:
@@ -143,14 +185,14 @@ def _table(
         {
             "image": names,
             **_quality(model, dataset, arrays, image, values, noise),
-            "agreement": _agreement(model, arrays, image, values, calibration),
+            **_agreement(model, dataset, arrays, image, values, calibration),
             "noise_variance": noise,
             "confidence": _of_images(model, model.group_confidence, names),
             "flags": text_values(dataset["flags"]),
             "superpixels": np.bincount(image, minlength=names.size),
         }
     )
-    for path in ("image_path", "mask_path"):
+    for path in PATHS:
         table[path] = text_values(dataset[path])
     return table
 
@@ -185,12 +227,13 @@ def _calibration(
 
 def _agreement(
     model: FittedModel,
+    dataset: xr.Dataset,
     arrays: TrainingArrays,
     image: Index,
     values: Features,
     calibration: Calibration | None,
-) -> Array:
-    """(images,) IoU of the given labels with the predicted ones; NaN for images without labels."""
+) -> dict[str, Array]:
+    """Columns of the IoU of given with predicted labels; NaN for images without labels."""
     names, n_classes = np.asarray(arrays.groups.categories), model.classes_.size
     codes = find_labels(model.classes_, arrays.y)[0]
     predicted = decide(values, np.arange(n_classes), calibration)
@@ -200,7 +243,16 @@ def _agreement(
     labelled = np.bincount(image, has_weight, names.size) > 0
     if labelled.sum() < 2:  # there is no other image to agree with
         labelled[:] = False
-    return np.where(labelled, agreement.iou, np.nan)
+    columns = {"agreement": np.where(labelled, agreement.iou, np.nan)}
+    if n_classes > 2:
+        for name, iou in zip(_class_names(model, dataset), agreement.class_iou.T, strict=True):
+            columns[CLASS_IOU + name] = np.where(labelled, iou, np.nan)
+    return columns
+
+
+def _class_names(model: FittedModel, dataset: xr.Dataset) -> list[str]:
+    """Names of the model's classes, which are numbers in the dataset."""
+    return [str(dataset.attrs["classes"][number]) for number in model.classes_]
 
 
 def check_fitted_on(model: FittedModel, dataset: xr.Dataset) -> None:
@@ -238,7 +290,7 @@ def require_review(model: FittedModel, name: str = "the model") -> pd.DataFrame:
     """The table of a model's review; raise an InputError, with its ``name``, if there is none."""
     if model.review_table is not None:
         return model.review_table
-    raise InputError(
+    raise NotReviewedError(
         f"{name} has not reviewed its images yet: "
         + (
             "run the same gpgc fit with --resume, or in Python model.review(dataset)"
@@ -262,17 +314,17 @@ def _of_images(
     return np.where(known, values[place], np.nan)
 
 
-def rank(table: pd.DataFrame, by: By = "agreement") -> pd.DataFrame:
+def rank(table: pd.DataFrame, by: By = "quality") -> pd.DataFrame:
     """Sort a review, the least reliable image first.
 
-    Images without a value come first: nothing supports them. Ties are resolved by the other
-    measure, then by name.
+    Images without a value come first: nothing supports them. Ties are resolved by the agreement,
+    then by the confidence, then by name.
 
     Parameters
     ----------
     table : DataFrame
         What ``model.review(dataset)`` returns, or ``model.review_``.
-    by : {"agreement", "confidence"}, default "agreement"
+    by : {"quality", "agreement", "confidence"}, default "quality"
         The measure to sort by.
 
     Returns
@@ -287,18 +339,28 @@ def rank(table: pd.DataFrame, by: By = "agreement") -> pd.DataFrame:
     >>> ranking = rank(load("model.zarr").review_)
     >>> ranking["rank"].tolist() == list(range(1, 13))
     True
-    >>> bool(ranking["agreement"].is_monotonic_increasing)
+    >>> bool(ranking["quality"].is_monotonic_increasing)
     True
     """
-    if by not in ("agreement", "confidence"):
-        raise InputError(f"by must be agreement or confidence, got {by!r}")
+    if by not in get_args(By):
+        raise InputError(f"by must be {', '.join(get_args(By))}, got {by!r}")
+    if not has_quality(table):
+        raise NotReviewedError(
+            "the review was made by an older version, without the quality of the masks: make it "
+            "again (gpgc fit --overwrite, or in Python model.review(dataset))"
+        )
     if by == "confidence" and table["confidence"].isna().all():
         raise InputError(
-            "this model has one noise for all images, so no confidences: rank by agreement, or "
+            "this model has one noise for all images, so no confidences: rank by quality, or "
             "fit with one noise per image (GPGC, --method gpgc)"
         )
-    first, second = (by, "confidence") if by == "agreement" else (by, "agreement")
-    ordered = table.sort_values([first, second, "image"], na_position="first", kind="stable")
+    keys = [by, *(name for name in ("agreement", "confidence") if name != by), "image"]
+    ordered = table.sort_values(keys, na_position="first", kind="stable")
     ordered = ordered.reset_index(drop=True)
     ordered.insert(0, "rank", np.arange(1, len(ordered) + 1))
     return ordered
+
+
+def has_quality(table: pd.DataFrame) -> bool:
+    """Whether a review has the quality of the masks; those of older versions have not."""
+    return "quality" in table and "bad_probability" in table

@@ -13,6 +13,7 @@ from gpgc_dask.models.protocol import FittedModel
 
 __all__ = ["to_pandas", "to_xarray"]
 
+OF_REVIEW = ("quality", "quality_low", "quality_high", "agreement")
 OF_HISTORY = ("phase", "log_evidence", "predicted_gain", "gain_tolerance", "redundancy", "reads")
 
 
@@ -20,7 +21,7 @@ def to_pandas(model: FittedModel) -> pd.DataFrame:
     """Table of the groups, the least reliable first; the index is the group.
 
     Without a review the groups are in the order of their confidence. With one they are in the
-    order of the agreement, and images that were left out of the fit are included.
+    order of the quality, and images that were left out of the fit are included.
     """
     learned = pd.DataFrame(_of_groups(model), index=pd.Index(model.groups_, name="group"))
     if model.review_table is None:
@@ -57,8 +58,10 @@ def to_xarray(model: FittedModel) -> xr.Dataset:
     for name in OF_HISTORY if model.history else ():
         variables[name] = ("iteration", np.array([entry[name] for entry in model.history]))
     if model.review_table is not None:
-        agreement = model.review_table.set_index("image")["agreement"].reindex(model.groups_)
-        variables["agreement"] = ("group", agreement.to_numpy())
+        review = model.review_table.set_index("image").reindex(model.groups_)
+        for name in OF_REVIEW:
+            if name in review:
+                variables[name] = ("group", review[name].to_numpy())
     return xr.Dataset(variables, coordinates, _facts(model))
 
 

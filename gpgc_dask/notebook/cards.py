@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 
 import jinja2
 import numpy as np
+import pandas as pd
 import xarray as xr
 from markupsafe import Markup
 
@@ -24,10 +25,10 @@ from gpgc_dask.core.text import bytes_text
 from gpgc_dask.data.dataset import text_values
 from gpgc_dask.data.summary import flagged_images
 from gpgc_dask.models.protocol import FittedModel
-from gpgc_dask.models.review import rank
+from gpgc_dask.models.review import has_quality, rank
 from gpgc_dask.notebook.photos import data_url, open_training_data, photo_numbers, thumbnails
 from gpgc_dask.results.charts import bars, histogram, line
-from gpgc_dask.results.ranking import is_suspect
+from gpgc_dask.results.ranking import count_bad, is_suspect
 
 if TYPE_CHECKING:
     from gpgc_dask.planning.plan import Plan
@@ -123,9 +124,13 @@ def _describe_data(model: FittedModel) -> str:
 
 def _model_facts(model: FittedModel) -> list[tuple[str, str]]:
     facts: list[tuple[str, str]] = []
-    if model.review_table is not None:
-        suspect = int(is_suspect(model.review_table).sum())
-        facts.append(("suspect masks", f"{suspect:,} of {len(model.review_table):,}"))
+    review = _review(model)
+    if review is not None:
+        bad, n = count_bad(review), f"{len(review):,}"
+        facts.append(("suspect masks", f"{int(is_suspect(review).sum()):,} of {n}"))
+        if bad is not None:
+            interval = f"{bad.low:,}–{bad.high:,}"
+            facts.append((f"quality below {bad.below}", f"about {bad.estimate:,} ({interval})"))
     if model.log_evidence is not None:
         facts += [
             ("log evidence", f"{model.log_evidence:,.1f}"),
@@ -138,14 +143,22 @@ def _model_facts(model: FittedModel) -> list[tuple[str, str]]:
     return facts
 
 
+def _review(model: FittedModel) -> pd.DataFrame | None:
+    """The review of a model, unless an older version made it."""
+    review = model.review_table
+    return review if review is not None and has_quality(review) else None
+
+
 def _charts(model: FittedModel) -> list[dict[str, str]]:
     """Charts as pictures: an untrusted notebook removes <svg> and <style>."""
     charts = []
-    if model.review_table is not None:
-        agreement = model.review_table["agreement"].dropna().to_numpy()
-        text = f"Histogram of the agreement of {agreement.size} images"
-        svg = histogram(agreement, text)
-        charts.append(("Agreement of each mask with a prediction without its image", text, svg))
+    review = _review(model)
+    if review is not None:
+        quality = review["quality"].dropna().to_numpy()
+        text = f"Histogram of the quality of {quality.size} images"
+        charts.append(
+            ("Estimated IoU of each mask with a correct one", text, histogram(quality, text))
+        )
     noise = model.group_noise
     if noise is not None:
         text = f"Histogram of the noise variance of {noise.size} groups, logarithmic"
@@ -187,10 +200,11 @@ def _ends(model: FittedModel) -> list[tuple[str, list[dict[str, str]]]]:
 
 def _ranked_captions(model: FittedModel) -> list[tuple[str, str]]:
     """(name, caption) of the images or groups, least reliable first."""
-    if model.review_table is not None:
-        ranking = rank(model.review_table)
-        values = ranking["agreement"].to_numpy()
-        captions = [f"agreement {value:.2f}" if np.isfinite(value) else "void" for value in values]
+    review = _review(model)
+    if review is not None:
+        ranking = rank(review)
+        values = ranking["quality"].to_numpy()
+        captions = [f"quality {value:.2f}" if np.isfinite(value) else "void" for value in values]
         return list(zip(ranking["image"].tolist(), captions, strict=True))
     confidence = model.group_confidence
     if confidence is None:

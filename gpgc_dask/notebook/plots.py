@@ -17,7 +17,7 @@ from gpgc_dask.data.subsets import best_photos
 from gpgc_dask.experiments.accuracy import PixelCounts
 from gpgc_dask.experiments.nested import fit_nested
 from gpgc_dask.models.protocol import FittedModel
-from gpgc_dask.models.review import By, rank, require_dataset_info
+from gpgc_dask.models.review import By, has_quality, rank, require_dataset_info
 from gpgc_dask.notebook.overlays import Kind
 from gpgc_dask.notebook.photos import (
     open_training_data,
@@ -130,7 +130,7 @@ class Plots:
         n: int = 6,
         which: Literal["worst", "best"] | Sequence[str] = "worst",
         *,
-        by: By = "agreement",
+        by: By = "quality",
         side: int = 240,
     ) -> Any:
         """Show images with the given mask, the prediction made without them, and the difference.
@@ -143,7 +143,7 @@ class Plots:
             Number of images.
         which : {"worst", "best"} or sequence of str, default "worst"
             End of the ranking, or names of images.
-        by : {"agreement", "confidence"}, default "agreement"
+        by : {"quality", "agreement", "confidence"}, default "quality"
             Order of the ranking.
         side : int, default 240
             Longer side of a picture in pixels.
@@ -182,14 +182,14 @@ class Plots:
         test: xr.Dataset | None = None,
         *,
         shares: Sequence[float] = SHARES,
-        by: By = "agreement",
+        by: By = "quality",
         ax: Any = None,
     ) -> Any:
         """Plot accuracy against the share of images that are kept, most reliable first.
 
         With ``test``, a GP with the redundancy of the model is fitted to each share and evaluated
         on the pixels of the test images; one read of the data serves all fits. Without ``test``,
-        the plot shows the mean agreement of the images that are kept, for which the review is
+        the plot shows the mean quality of the images that are kept, for which the review is
         enough.
 
         Parameters
@@ -200,7 +200,7 @@ class Plots:
             A dataset of other images whose masks are right.
         shares : sequence of float
             Shares of the images, above 0 and up to 1.
-        by : {"agreement", "confidence"}, default "agreement"
+        by : {"quality", "agreement", "confidence"}, default "quality"
             Measure that decides which images are kept.
         ax : matplotlib.axes.Axes, optional
             Axes to draw on. Default: new ones.
@@ -212,14 +212,15 @@ class Plots:
         shares = sorted(shares)
         if not shares or not 0 < shares[0] <= shares[-1] <= 1:
             raise InputError(f"shares must be above 0 and up to 1, such as {SHARES}, got {shares}")
-        if dataset is None and not (test is None and self._model.review_table is not None):
+        table = self._model.review_table
+        if dataset is None and (test is not None or table is None or not has_quality(table)):
             dataset = open_training_data(self._model)
         review = self._review(dataset)
         subsets = [best_photos(review[by].to_numpy(), share) for share in shares]
         if test is None:
-            agreement = review["agreement"].to_numpy()
-            values = [float(np.nanmean(agreement[photos])) for photos in subsets]
-            label = "mean agreement of the images kept"
+            quality = review["quality"].to_numpy()
+            values = [float(np.nanmean(quality[photos])) for photos in subsets]
+            label = "mean quality of the images kept"
         else:
             origin = require_dataset_info(self._model)
             check_same_features(test, origin, self._model.coef_.shape[1])
@@ -237,7 +238,9 @@ class Plots:
     def _review(self, dataset: xr.Dataset | None) -> pd.DataFrame:
         """The review of the model, made now if there is none."""
         review = self._model.review_table
-        return self._model.review(dataset) if review is None else review
+        if review is None or not has_quality(review):
+            return self._model.review(dataset)
+        return review
 
 
 def _pyplot() -> Any:

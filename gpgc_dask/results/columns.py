@@ -19,6 +19,7 @@ __all__ = [
     "columns_in",
     "describe_columns",
     "format_cell",
+    "format_interval",
     "markdown_table",
 ]
 
@@ -47,6 +48,9 @@ class Column:
         Axis of the histogram in the report; linear ones cover 0 to 1. None for no histogram.
     places : sequence of {"files", "report", "exports"}, default all
         Where the column is shown.
+    interval : tuple of str, optional
+        Names of two columns that are the limits of the number. Where people read, they are shown
+        behind it, not as columns of their own.
     """
 
     name: str
@@ -56,6 +60,7 @@ class Column:
     higher_is_better: bool | None = None
     chart: Literal["linear", "logarithmic"] | None = None
     places: Sequence[Place] = ("files", "report", "exports")
+    interval: tuple[str, str] | None = None
 
     @property
     def title(self) -> str:
@@ -67,12 +72,34 @@ COLUMNS = [
     Column("rank", "integer", "1 = worst", places=("files", "exports")),
     Column("image", "text", "path within the folder of photos", places=("files",)),
     Column(
+        "quality",
+        "number",
+        "estimated IoU of the mask with a correct one",
+        format=".2f",
+        higher_is_better=True,
+        chart="linear",
+        interval=("quality_low", "quality_high"),
+    ),
+    Column(
+        "quality_low",
+        "number",
+        "the quality is higher with a probability of 90 %",
+        format=".2f",
+        places=("files", "exports"),
+    ),
+    Column(
+        "quality_high",
+        "number",
+        "the quality is lower with a probability of 90 %",
+        format=".2f",
+        places=("files", "exports"),
+    ),
+    Column(
         "agreement",
         "number",
         "IoU of the mask with the prediction of a model that never saw the image",
         format=".2f",
         higher_is_better=True,
-        chart="linear",
     ),
     Column(
         "confidence",
@@ -91,7 +118,7 @@ COLUMNS = [
     ),
     Column("flags", "labels", "empty mask, one class, mostly void, few superpixels"),
 ]
-"""All columns, in the order of the files."""
+"""All columns, in the order of the files. Those of single classes follow."""
 
 
 def columns_in(place: Place) -> list[Column]:
@@ -123,7 +150,8 @@ def column_names(place: Place = "files") -> list[str]:
     --------
     >>> from gpgc_dask.results.columns import column_names
     >>> column_names()
-    ['rank', 'image', 'agreement', 'confidence', 'noise_variance', 'flags']
+    ['rank', 'image', 'quality', 'quality_low', 'quality_high', 'agreement', 'confidence', \
+'noise_variance', 'flags']
     """
     return [column.name for column in columns_in(place)]
 
@@ -144,6 +172,11 @@ def format_cell(column: Column, value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(value)
     return format(value, column.format)
+
+
+def format_interval(low: float | None, high: float | None) -> str:
+    """The limits of a number as they are displayed behind it; empty if they are unknown."""
+    return "" if low is None or high is None else f" ({low:.2f}–{high:.2f})"
 
 
 def describe_columns() -> str:

@@ -5,17 +5,27 @@ from __future__ import annotations
 import csv
 import io
 import math
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
+import xarray as xr
 
 from gpgc_dask.core.arrays import Mask
 from gpgc_dask.core.errors import InputError
-from gpgc_dask.models.review import By
-from gpgc_dask.results.columns import column_names, columns_in, plain_value
+from gpgc_dask.models.protocol import FittedModel
+from gpgc_dask.models.review import CLASS_IOU, By, count_confusions
+from gpgc_dask.quality.estimate import BAD_BELOW, MIN_IMAGES
+from gpgc_dask.results.columns import Column, columns_in, plain_value
 
 __all__ = [
-    "SUSPECT_BELOW",
+    "CERTAINTY",
+    "BadCount",
+    "columns_of",
+    "confusion",
+    "count_bad",
+    "headline",
     "is_suspect",
     "records",
     "select_best",
@@ -23,25 +33,125 @@ __all__ = [
     "to_csv",
 ]
 
-SUSPECT_BELOW = 0.5
-"""A mask is suspect if its agreement (IoU with a model that never saw it) is below this."""
+CERTAINTY = 0.9
+"""A mask is suspect if its quality is below 0.5 with at least this probability."""
+
+SPREAD = 1.28
+"""Standard deviations around a mean that contain 80 % of the values."""
 
 
-def is_suspect(table: pd.DataFrame, below: float = SUSPECT_BELOW) -> Mask:
-    """Whether each mask should be looked at: its agreement is low or unknown.
+@dataclass(frozen=True)
+class BadCount:
+    """How many masks of a dataset are bad.
+
+    Attributes
+    ----------
+    below : float
+        Masks of a lower quality are bad.
+    estimate : int
+        Their number.
+    low, high : int
+        Limits of the number.
+    """
+
+    below: float
+    estimate: int
+    low: int
+    high: int
+
+
+def count_bad(table: pd.DataFrame) -> BadCount | None:
+    """Estimate the number of masks with a quality below 0.5.
+
+    The estimate is the sum of the probabilities p of the masks. The interval contains 80 % of the
+    outcomes if they are independent, with variance Σ p (1 − p). As one error of the model may
+    concern many masks, it also contains the number of masks whose interval is below 0.5, and of
+    those whose interval begins below 0.5.
 
     Parameters
     ----------
     table : pandas.DataFrame
         A review or a ranking.
-    below : float, default 0.5
-        Agreement below which a mask is suspect.
+
+    Returns
+    -------
+    BadCount or None
+        None if the probabilities are unknown, with fewer than 30 images.
+    """
+    probability = table["bad_probability"].dropna().to_numpy(dtype=np.float64)
+    if not probability.size:
+        return None
+    mean = float(probability.sum())
+    spread = SPREAD * math.sqrt(float((probability * (1 - probability)).sum()))
+    low = min(mean - spread, int((table["quality_high"] <= BAD_BELOW).sum()))
+    high = max(mean + spread, int((table["quality_low"] < BAD_BELOW).sum()))
+    return BadCount(BAD_BELOW, round(mean), max(round(low), 0), min(round(high), len(table)))
+
+
+def headline(table: pd.DataFrame) -> str:
+    """How many masks are bad and how many are suspect, in one line.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        A review or a ranking.
+
+    Returns
+    -------
+    str
+    """
+    bad, suspect, n = count_bad(table), int(is_suspect(table).sum()), len(table)
+    verb = "is" if suspect == 1 else "are"
+    if bad is None:
+        return (
+            f"{suspect:,} of {n:,} masks {verb} suspect (quality below {BAD_BELOW}); fewer than "
+            f"{MIN_IMAGES} images: quality is the agreement with calibrated probabilities, without "
+            "an interval"
+        )
+    return (
+        f"about {bad.estimate:,} of {n:,} masks ({bad.low:,}–{bad.high:,}) have a quality below "
+        f"{bad.below}; {suspect:,} {verb} suspect ({100 * CERTAINTY:.0f} % sure)"
+    )
+
+
+def is_suspect(table: pd.DataFrame) -> Mask:
+    """Whether each mask should be looked at.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        A review or a ranking.
 
     Returns
     -------
     (images,) array of bool
+        True if the quality is below 0.5 with a probability above 90 %. Where this probability is
+        unknown (with fewer than 30 images): if the quality is below 0.5, or unknown too.
     """
-    return ~(table["agreement"].to_numpy() >= below)
+    quality, probability = table["quality"].to_numpy(), table["bad_probability"].to_numpy()
+    return np.where(np.isnan(probability), ~(quality >= BAD_BELOW), probability > CERTAINTY)
+
+
+def confusion(model: FittedModel, dataset: xr.Dataset) -> dict[str, Any] | None:
+    """The table of confused classes as plain values.
+
+    Parameters
+    ----------
+    model : FittedModel
+        Fitted on ``dataset``.
+    dataset : xarray.Dataset
+        From :func:`gpgc_dask.open_dataset`.
+
+    Returns
+    -------
+    dict or None
+        ``classes``, and ``pixels``: one list per given class with the number of its pixels that
+        are predicted as each class without their image. None for two classes.
+    """
+    if model.classes_.size < 3:
+        return None
+    table = count_confusions(model, dataset)
+    return {"classes": list(table), "pixels": table.to_numpy().tolist()}
 
 
 def select_best(
@@ -49,7 +159,7 @@ def select_best(
     *,
     top: int | str | None = None,
     min_score: float | None = None,
-    by: By = "agreement",
+    by: By = "quality",
 ) -> pd.DataFrame:
     """Select the most reliable images of a ranking, best first.
 
@@ -60,8 +170,8 @@ def select_best(
     top : int or str, optional
         Number of images, or a share such as "25%".
     min_score : float, optional
-        Minimum agreement (or confidence). Give either ``top`` or ``min_score``.
-    by : {"agreement", "confidence"}, default "agreement"
+        Minimum quality (or what ``by`` names). Give either ``top`` or ``min_score``.
+    by : {"quality", "agreement", "confidence"}, default "quality"
         What ``min_score`` refers to.
 
     Returns
@@ -93,7 +203,7 @@ def select_worst(
     count: int | str | None = None,
     *,
     below: float | None = None,
-    by: By = "agreement",
+    by: By = "quality",
 ) -> pd.DataFrame:
     """Select the least reliable images of a ranking, worst first.
 
@@ -104,9 +214,9 @@ def select_worst(
     count : int or str, optional
         Number of images, or a share such as "10%". Default: all images.
     below : float, optional
-        Select images with less agreement (or confidence) than this, and those whose agreement is
-        unknown. Excludes ``count``.
-    by : {"agreement", "confidence"}, default "agreement"
+        Select images of a lower quality (or what ``by`` names) than this, and those whose quality
+        is unknown. Excludes ``count``.
+    by : {"quality", "agreement", "confidence"}, default "quality"
         What ``below`` refers to.
 
     Returns
@@ -141,6 +251,25 @@ def _to_count(count: int | str | None, n: int, name: str) -> int:
     )
 
 
+def columns_of(table: pd.DataFrame) -> list[Column]:
+    """The columns of a ranking in files, with the IoU of each class.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        A review or a ranking. It has columns ``iou:CLASS`` if there are more than two classes.
+
+    Returns
+    -------
+    list of Column
+    """
+    own = [str(name) for name in table if str(name).startswith(CLASS_IOU)]
+    return columns_in("files") + [
+        Column(name, "number", f"agreement in {name.removeprefix(CLASS_IOU)} alone", format=".2f")
+        for name in own
+    ]
+
+
 def to_csv(ranking: pd.DataFrame) -> str:
     """Convert a ranking to CSV.
 
@@ -152,12 +281,12 @@ def to_csv(ranking: pd.DataFrame) -> str:
     Returns
     -------
     str
-        One line per image, with the columns of ``gpgc_dask.results.columns``. Labels are joined
-        by ";" and unknown numbers are empty.
+        One line per image, with the columns of :func:`columns_of`. Labels are joined by ";" and
+        unknown numbers are empty.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(column_names())
+    writer.writerow([column.name for column in columns_of(ranking)])
     for row in records(ranking):
         writer.writerow([_to_csv_cell(value) for value in row.values()])
     return text.getvalue()
@@ -182,7 +311,7 @@ def records(ranking: pd.DataFrame) -> list[dict[str, Any]]:
     list of dict
         One {column: value} per image. Labels are lists; unknown numbers are None.
     """
-    columns = columns_in("files")
+    columns = columns_of(ranking)
     names = [column.name for column in columns]
     return [
         {column.name: plain_value(column, cell) for column, cell in zip(columns, row, strict=True)}

@@ -123,6 +123,30 @@ def test_a_reviewed_model_shows_its_worst_and_best(model):
     assert model._repr_mimebundle_()["text/plain"] == repr(model)
 
 
+def test_the_number_of_bad_masks(model, monkeypatch):
+    probability = np.where(model.review_["image"].isin(CORRUPTED), 0.99, 0.01)
+    limits = {"quality_low": 0.1, "quality_high": 0.9}
+    table = model.review_.assign(bad_probability=probability, **limits)
+    monkeypatch.setattr(model, "review_", table)
+    page = Page(model._repr_html_())
+    assert "about 3 (0–16)" in page.texts
+    assert "3 of 16" in page.texts
+
+
+def test_the_review_of_an_older_version(model, dataset, monkeypatch):
+    """It has no quality: the card does without, plots make a new one, tables say what to do."""
+    old = model.review_.drop(columns=["quality", "bad_probability"])
+    monkeypatch.setattr(model, "review_", old)
+    page = Page(model._repr_html_())
+    assert "3 of 16" not in page.texts
+    assert len(page.charts) == 3
+    with pytest.raises(ValueError, match=r"older version.*gpgc fit --overwrite"):
+        model.to_pandas()
+    assert not hasattr(model, "quality_")
+    ax = model.plot.tradeoff(dataset, shares=[1.0])
+    assert ax.lines[0].get_ydata() == pytest.approx([model.review_["quality"].mean()])
+
+
 def test_a_model_without_a_review_shows_pictures_too(job, dataset):
     model = GPGC().fit(dataset)
     page = Page(model._repr_html_())
@@ -275,9 +299,9 @@ def test_convergence_ends_at_the_tolerance(model, by_arrays):
 
 def test_tradeoff_of_the_review(model):
     ax = model.plot.tradeoff(shares=[0.5, 1.0])
-    agreement = model.review_["agreement"].to_numpy()
-    best = np.sort(agreement)[::-1][:8]
-    np.testing.assert_allclose(ax.lines[0].get_ydata(), [best.mean(), agreement.mean()])
+    quality = model.review_["quality"].to_numpy()
+    best = np.sort(quality)[::-1][:8]
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), [best.mean(), quality.mean()])
     with pytest.raises(ValueError, match="shares"):
         model.plot.tradeoff(shares=[0, 1])
 
@@ -288,7 +312,7 @@ def test_tradeoff_of_refitted_models(model, dataset, folders, tmp_path):
     ax = model.plot.tradeoff(test=test, shares=[0.5, 1.0])
     truth = PixelCounts.read(test)
     for share, value in zip([0.5, 1.0], ax.lines[0].get_ydata(), strict=True):
-        photos = best_photos(model.review_["agreement"].to_numpy(), share)
+        photos = best_photos(model.review_["quality"].to_numpy(), share)
         alone = GP(redundancy=model.redundancy_).fit(take_photos(dataset, photos))
         assert value == pytest.approx(100 * truth.evaluate(alone.predict(test)).accuracy)
 
@@ -314,6 +338,8 @@ def test_arrays_with_names(model, by_arrays):
     assert found["coef"].sizes == {"target": 1, "feature": model.coef_.shape[1]}
     assert found["log_evidence"].values[-1] == pytest.approx(model.log_evidence_)
     assert found.attrs["redundancy"] == model.redundancy_
+    known = model.quality_.set_index("image")["quality"]
+    assert found["quality"].to_series().to_dict() == known.to_dict()
     assert set(found["feature_group"].values) == set(model.feature_scales_)
     few, _, _ = by_arrays
     assert few.to_xarray()["target"].values.tolist() == ["yes"]

@@ -210,6 +210,10 @@ def make_review():
     return pd.DataFrame(
         {
             "image": ["a", "b", "c", "d"],
+            "quality": [0.8, 0.5, 0.3, 0.75],
+            "quality_low": [0.55, 0.25, 0.05, 0.5],
+            "quality_high": [1.05, 0.75, 0.55, 1.0],
+            "bad_probability": [0.0, 0.6, 0.95, 0.05],
             "agreement": [0.9, 0.2, np.nan, 0.6],
             "noise_variance": [0.1, 3.0, 2.0, 1.0],
             "confidence": [0.75, 0.0, 0.25, 0.5],
@@ -220,8 +224,11 @@ def make_review():
 
 
 def test_columns_of_a_review_are_scores():
-    found = scores.review_scores(make_review().assign(quality=[0.9, 0.1, 0.3, 0.7]))
-    assert list(found) == [scores.DEFAULT, "`agreement`", "`noise_variance`", "`quality`"]
+    found = scores.review_scores(make_review())
+    assert list(found) == [
+        scores.DEFAULT, "`quality`", "`quality_low`", "`quality_high`", "`agreement`",
+        "`noise_variance`",
+    ]  # fmt: skip
     assert found["`noise_variance`"].tolist() == [-0.1, -3.0, -2.0, -1.0]
     assert sorted(found[scores.DEFAULT]) == [0, 1, 2, 3]
     assert found[scores.DEFAULT].argmax() == 0
@@ -252,17 +259,14 @@ def test_measures():
 
 
 def test_estimates():
-    review = make_review()
-    today = scores.measure_estimates(review, make_truth())
-    assert today["estimate"] == "agreement"
-    assert (today["estimated below"], today["truly below"], today["bad"]) == (2, 2, 2)
-    assert np.isnan(today["coverage"])
-    review = review.assign(quality=[0.8, 0.5, 0.3, 0.75])
-    review = review.assign(quality_low=review.quality - 0.25, quality_high=review.quality + 0.25)
-    found = scores.measure_estimates(review, make_truth())
-    assert found["estimate"] == "quality"
+    found = scores.measure_estimates(make_review(), make_truth())
     assert found["error"] == pytest.approx((0.2 + 0.1 + 0.3 + 0.2) / 4)
-    assert (found["coverage"], found["estimated below"]) == (0.75, 1)
+    assert (found["coverage"], found["suspect"], found["bad"]) == (0.75, 1, 2)
+    assert (found["estimated below"], found["low"], found["high"]) == (2, 0, 2)
+    assert (found["truly below"], found["count inside"]) == (2, 1)
+    unknown = dict.fromkeys(["quality_low", "quality_high", "bad_probability"], np.nan)
+    few = scores.measure_estimates(make_review().assign(**unknown), make_truth())
+    assert np.isnan([few["coverage"], few["estimated below"], few["count inside"]]).all()
 
 
 # -- the page ------------------------------------------------------------------------------

@@ -43,7 +43,10 @@ def review(job, monkeypatch):
 
 
 def test_the_columns_that_programs_read():
-    assert column_names() == ["rank", "image", "agreement", "confidence", "noise_variance", "flags"]
+    assert column_names() == [
+        "rank", "image", "quality", "quality_low", "quality_high", "agreement", "confidence",
+        "noise_variance", "flags",
+    ]  # fmt: skip
 
 
 def test_a_new_column_is_in_csv_and_json(review):

@@ -94,10 +94,10 @@ def test_label_studio_gets_tasks_worst_first(job, tmp_path):
     for task, known in zip(tasks, expected, strict=True):
         data, (predicted, given) = task["data"], task["predictions"]
         assert given["model_version"] == "given mask"
-        for name in ("rank", "agreement", "confidence", "noise_variance"):
+        for name in ("rank", "quality", "quality_low", "agreement", "confidence", "noise_variance"):
             assert data[name] == known[name]
         assert data["name"] == known["image"]
-        assert given["score"] == predicted["score"] == (known["agreement"] or 0)
+        assert given["score"] == predicted["score"] == (known["quality"] or 0)
         mask = job.given(data["name"])
         drawn = brushed(given, mask.shape)
         np.testing.assert_array_equal(drawn.pop("foreground", np.zeros(mask.shape)), mask == 255)
@@ -107,9 +107,18 @@ def test_label_studio_gets_tasks_worst_first(job, tmp_path):
         painted = brushed(predicted, mask.shape).get("foreground", np.zeros(mask.shape))
         np.testing.assert_array_equal(painted, np.asarray(Image.open(path)) == 255)
     assert tasks[0]["data"]["summary"] == (
-        "1 of 13, worst first: agreement unknown, suspect, mostly void"
+        "1 of 13, worst first: quality unknown, suspect, mostly void"
     )
-    assert tasks[2]["data"]["flags"] == "suspect, empty mask"
+    assert tasks[1]["data"]["flags"] == "suspect, empty mask"
+
+
+def test_label_studio_shows_the_interval(job, tmp_path, monkeypatch):
+    limits = {"quality_low": 0.25, "quality_high": 0.75, "bad_probability": 0.3}
+    monkeypatch.setattr(job.model, "review_", job.model.review_.assign(quality=0.5, **limits))
+    export(job.model, tmp_path / "tasks.json", "label-studio", count=1)
+    (task,) = json.loads((tmp_path / "tasks.json").read_text())
+    assert "quality 0.50 (0.25–0.75)" in task["data"]["summary"]
+    assert "suspect" not in task["data"]["flags"]
 
 
 def test_label_studio_gets_an_interface_that_fits(job, tmp_path):
@@ -202,9 +211,10 @@ def test_fiftyone_gets_samples_with_masks(job, tmp_path):
         assert set(sample) == set(content["sample_fields"])
         assert sample["filepath"] == str(job.folder / "photos" / known["image"])
         assert sample["rank"] == known["rank"]
+        assert sample["quality"] == known["quality"]
         assert sample["agreement"] == known["agreement"]
         assert [tag for tag in sample["tags"] if tag != "suspect"] == known["flags"]
-        assert ("suspect" in sample["tags"]) == (not (known["agreement"] or 0) >= 0.5)
+        assert ("suspect" in sample["tags"]) == (not (known["quality"] or 0) >= 0.5)
         mask = np.asarray(Image.open(sample["ground_truth"]["mask_path"]))
         given = job.given(known["image"])
         np.testing.assert_array_equal(mask == 1, given == 255)
@@ -226,8 +236,8 @@ def test_cleanlab_finds_the_suspects_by_the_scores(job, tmp_path):
     # cleanlab adds the first one that is above the threshold
     suspects = {f"photo_{number:03d}.jpg" for number in (0, 1, 3)}
     assert {*found[:-1]} == suspects
-    known = ~np.isnan(job.model.review_["agreement"])
-    np.testing.assert_array_equal(scores[known], job.model.review_["agreement"][known])
+    known = ~np.isnan(job.model.review_["quality"])
+    np.testing.assert_array_equal(scores[known], job.model.review_["quality"][known])
 
 
 def test_cleanlab_finds_wrong_labels_by_the_probabilities(job, tmp_path):
@@ -285,7 +295,7 @@ def test_files_that_are_gone_are_left_out(tmp_path):
     ingest(images, masks, tmp_path / "data.zarr", recipe=QUICK)
     model = GP().fit(open_dataset(tmp_path / "data.zarr"))
     model.review(open_dataset(tmp_path / "data.zarr"))
-    with pytest.raises(ValueError, match="no image has agreement below -1: there is nothing"):
+    with pytest.raises(ValueError, match="no image has quality below -1: there is nothing"):
         export(model, tmp_path / "worst.xml", "cvat", below=-1)
     (images / "photo_001.jpg").unlink()
     (masks / "photo_002.png").write_bytes(b"no picture")

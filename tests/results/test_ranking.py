@@ -17,7 +17,15 @@ from gpgc_dask.models.review import rank
 from gpgc_dask.pipelines.ingest import MaskOptions, Recipe, RunOptions, ingest
 from gpgc_dask.pipelines.train import train
 from gpgc_dask.results.columns import column_names
-from gpgc_dask.results.ranking import is_suspect, records, select_best, to_csv
+from gpgc_dask.results.ranking import (
+    BadCount,
+    count_bad,
+    headline,
+    is_suspect,
+    records,
+    select_best,
+    to_csv,
+)
 from gpgc_dask.results.selection import filter_coco, write_folder
 from tests.support.coco_files import write_coco
 from tests.support.images import save_pair, save_pairs
@@ -87,7 +95,8 @@ def test_the_worst_come_first(table):
     assert ranking["rank"].tolist() == list(range(1, 16))
     assert ranking["image"][0] == "photo_003.jpg"  # nothing speaks for it
     assert {*ranking["image"][1:4]} == {f"photo_{i:03d}.jpg" for i in range(3)}
-    assert ranking["agreement"][1:].is_monotonic_increasing
+    assert ranking["quality"][1:].is_monotonic_increasing
+    assert rank(table, "agreement")["agreement"][1:].is_monotonic_increasing
     by_noise = rank(table, "confidence")
     assert by_noise["confidence"][1:].is_monotonic_increasing
     assert by_noise["noise_variance"][1:].is_monotonic_decreasing
@@ -98,12 +107,76 @@ def test_suspects(table):
     assert suspect == {f"photo_{i:03d}.jpg" for i in range(4)}
 
 
+def make_table(**columns):
+    """A review of images a, b, c, …; other columns than those given are equal for all."""
+    n = len(next(iter(columns.values())))
+    equal = {"quality": 0.5, "agreement": 0.5, "confidence": 0.5, "bad_probability": np.nan}
+    names = [chr(ord("a") + number) for number in range(n)]
+    return pd.DataFrame({"image": names} | {k: [v] * n for k, v in equal.items()} | columns)
+
+
+def test_ties(table):
+    """By agreement, then confidence, then name; unknown values come first."""
+    tied = make_table(
+        quality=[0.5, 0.5, 0.5, 0.5, np.nan, 0.2],
+        agreement=[0.9, 0.3, 0.3, 0.3, 0.9, 0.9],
+        confidence=[0.1, 0.8, 0.2, 0.2, 0.9, 0.9],
+    )
+    assert "".join(rank(tied)["image"]) == "efcdba"
+    assert "".join(rank(tied, "confidence")["image"]) == "acdbef"
+    with pytest.raises(ValueError, match="by must be quality, agreement, confidence, got 'noise'"):
+        rank(table, "noise")
+
+
+def test_suspects_by_probability():
+    """More than 90 % sure; without a probability by the quality, unknown ones included."""
+    found = is_suspect(
+        make_table(
+            quality=[0.3, 0.3, 0.6, 0.4, 0.6, np.nan],
+            bad_probability=[0.95, 0.9, 0.91, np.nan, np.nan, np.nan],
+        )
+    )
+    assert found.tolist() == [True, False, True, True, False, True]
+
+
+def test_the_number_of_bad_masks():
+    """Sum of the probabilities ± 1.28 standard deviations, or what the intervals allow."""
+    table = make_table(bad_probability=[0.5] * 16 + [np.nan])
+    narrow = table.assign(quality_low=[0.4] * 9 + [0.6] * 8, quality_high=[0.45] * 7 + [0.6] * 10)
+    assert count_bad(narrow) == BadCount(0.5, 8, 5, 11)  # 1.28 √(16 · ¼) = 2.56
+    assert headline(narrow) == (
+        "about 8 of 17 masks (5–11) have a quality below 0.5; 0 are suspect (90 % sure)"
+    )
+    wide = table.assign(quality_low=0.4, quality_high=0.6)
+    assert count_bad(wide) == BadCount(0.5, 8, 0, 17)
+    sure = table.assign(bad_probability=0.0, quality_low=0.9, quality_high=1.0)
+    assert count_bad(sure) == BadCount(0.5, 0, 0, 0)
+
+
+def test_the_number_of_bad_masks_of_few_images(table):
+    assert count_bad(table) is None
+    assert headline(table).startswith("4 of 15 masks are suspect (quality below 0.5); fewer than")
+
+
+def test_reviews_of_older_versions(table):
+    with pytest.raises(ValueError, match=r"older version.*gpgc fit --overwrite"):
+        rank(table.drop(columns="quality"), "agreement")
+
+
+def test_the_sorted_review_of_a_model(job, table):
+    _, _, model = job
+    pd.testing.assert_frame_equal(model.quality_, rank(table))
+    assert not hasattr(GPGC(), "quality_")
+
+
 def test_columns_that_programs_read(table):
     text = to_csv(rank(table))
     rows = list(csv.DictReader(io.StringIO(text)))
-    assert text.splitlines()[0] == "rank,image,agreement,confidence,noise_variance,flags"
+    assert text.splitlines()[0] == (
+        "rank,image,quality,quality_low,quality_high,agreement,confidence,noise_variance,flags"
+    )
     assert list(rows[0]) == column_names()
-    assert rows[0]["agreement"] == ""
+    assert rows[0]["quality"] == rows[0]["agreement"] == ""
     assert {row["image"] for row in rows} == {*table["image"]}
     assert "deep/er/photo, with comma.jpg" in {row["image"] for row in rows}
     found = records(rank(table))
@@ -127,7 +200,9 @@ def test_the_best_are_kept(table, top, count):
 def test_selection_by_score(table):
     ranking = rank(table)
     found = select_best(ranking, min_score=0.5)
-    assert {*found["image"]} == {*table["image"][table["agreement"] >= 0.5]}
+    assert {*found["image"]} == {*table["image"][table["quality"] >= 0.5]}
+    agreeing = select_best(rank(table, "agreement"), min_score=0.9, by="agreement")
+    assert {*agreeing["image"]} == {*table["image"][table["agreement"] >= 0.9]}
     assert (
         len(select_best(ranking, min_score=0.0)) == 14
     )  # the unknown one is not at least anything
@@ -277,8 +352,9 @@ def test_a_dataset_made_again_is_another_one(tmp_path):
 def test_commands(run, job, tmp_path):
     folder, *_ = job
     model = tmp_path / "model.zarr"
-    code, _, err = run("fit", folder / "data.zarr", "-o", model)
+    code, out, err = run("fit", folder / "data.zarr", "-o", model)
     assert code == 0
+    assert "4 of 15 masks are suspect" in " ".join(out.split())
     assert "gpgc: 1 image(s) have fewer than two labelled superpixels" in err
     code, out, _ = run("rank", model)
     rows = list(csv.DictReader(io.StringIO(out)))

@@ -13,10 +13,11 @@ from PIL import Image
 
 from gpgc_dask import GP, GPGC, open_dataset
 from gpgc_dask.imaging.painting import paint_image
-from gpgc_dask.models.review import rank
+from gpgc_dask.models.review import count_confusions, rank
 from gpgc_dask.pipelines.ingest import MaskOptions, ingest
 from gpgc_dask.results.charts import bars, histogram, line
 from gpgc_dask.results.pictures import thumbnail_side
+from gpgc_dask.results.ranking import count_bad, is_suspect
 from gpgc_dask.results.report import page as report_page
 from gpgc_dask.results.report import write_report
 from tests.support.browser import FLAGS, Page, find_chromium
@@ -76,9 +77,11 @@ def test_its_text(job, report):
     assert {one["image"] for one in data["images"][:3]} == {*CORRUPTED, "sub/empty.jpg"}
     assert report.images == 16
     assert report.suspect == 3
+    assert report.bad is None
+    assert [one["suspect"] for one in data["images"]] == [True] * 3 + [False] * 13
     assert report.gone == 0
     assert report.bytes == (folder / "report.html").stat().st_size
-    assert data["images"][0]["agreement"] == pytest.approx(ranking["agreement"][0], abs=1e-5)
+    assert data["images"][0]["quality"] == pytest.approx(ranking["quality"][0], abs=1e-5)
 
 
 def test_pictures_show_photo_mask_and_prediction(job, report):
@@ -250,6 +253,7 @@ def test_it_opens_without_errors(opened):
 
 def test_the_panels_are_drawn(opened):
     """The given mask is outlined in orange, the prediction in blue, differences in both."""
+    opened.page.fill("#search", CORRUPTED[0])
     opened.page.wait_for_timeout(300)
     outlines = opened.page.evaluate(
         """() => [...document.querySelector('.card').querySelectorAll('canvas')].map(canvas => {
@@ -281,7 +285,7 @@ def test_sorting_and_filtering(opened, job):
     page = opened.page
     worst = opened.names()
     assert set(worst[:3]) == {*CORRUPTED, "sub/empty.jpg"}
-    page.select_option("#sort", "-agreement")
+    page.select_option("#sort", "-quality")
     assert opened.names()[-3:] == worst[:3][::-1]
     page.select_option("#sort", "image")
     assert opened.names() == sorted(worst)
@@ -303,10 +307,10 @@ def test_sorting_and_filtering(opened, job):
 
 def test_the_threshold_moves(opened, job):
     page = opened.page
-    agreement = job[2].review(job[1])["agreement"]
+    quality = job[2].review(job[1])["quality"]
     page.fill("#threshold", "1")
-    assert int(page.inner_text("#suspect-count")) == (agreement < 1).sum()
-    assert page.locator("#chart-agreement .bar.suspect").count() == 20
+    assert int(page.inner_text("#suspect-count")) == (quality < 1).sum()
+    assert page.locator("#chart-quality .bar.suspect").count() == 20
     page.fill("#threshold", "0")
     assert page.inner_text("#suspect-count") == "0"
     page.select_option("#show", "suspect")
@@ -363,9 +367,17 @@ def test_several_classes(browser, tmp_path):
     images, masks = tmp_path / "images", tmp_path / "masks"
     ingest(images, masks, tmp_path / "data.zarr", recipe=QUICK, masks_as=options)
     dataset = open_dataset(tmp_path / "data.zarr")
-    write_report(dataset, GPGC().fit(dataset), tmp_path / "r.html")
+    model = GPGC().fit(dataset)
+    write_report(dataset, model, tmp_path / "r.html")
     context = browser.new_context(viewport={"width": 1366, "height": 900})
     opened = Page(context.new_page()).open(tmp_path / "r.html")
+    opened.page.click("#confusion summary")
+    counts = count_confusions(model, dataset)
+    cells = opened.page.locator("#confusion tbody tr").all_inner_texts()
+    for cell, (name, row) in zip(cells, counts.iterrows(), strict=True):
+        shares = [f"{100 * count / row.sum():.0f}" for count in row]
+        assert cell.split("\t") == [name, *shares, f"{row.sum():,}"]
+    opened.page.click("#confusion summary")
     opened.page.wait_for_timeout(300)
     assert "<b>left</b>" in opened.page.inner_text(".legend")
     colours = opened.page.evaluate(
@@ -381,6 +393,34 @@ def test_several_classes(browser, tmp_path):
         }"""
     )
     assert colours == ["blue", "orange"]
+    assert opened.complaints == []
+    context.close()
+
+
+def test_the_headline_counts_bad_masks(browser, reference, tmp_path):
+    """With 30 images there are intervals; the threshold moves among their upper limits."""
+    dataset = open_dataset(reference)
+    model = GPGC().fit(dataset)
+    table = model.review(dataset)
+    report = write_report(dataset, model, tmp_path / "r.html")
+    assert report.bad == count_bad(table)
+    context = browser.new_context(viewport={"width": 1366, "height": 900})
+    opened = Page(context.new_page()).open(tmp_path / "r.html")
+    page, bad = opened.page, report.bad
+    assert page.inner_text("h1") == (
+        f"About {bad.estimate} of 30 masks ({bad.low}–{bad.high}) have a quality below 0.5"
+    )
+    assert int(page.inner_text("#suspect-count")) == report.suspect == is_suspect(table).sum()
+    worst = rank(table).iloc[0]
+    shown = (
+        f"quality {worst['quality']:.2f} ({worst['quality_low']:.2f}–{worst['quality_high']:.2f})"
+    )
+    assert shown in page.locator(".card").first.inner_text()
+    page.fill("#threshold", "1")
+    assert page.inner_text("#suspect-count") == "30"
+    page.fill("#threshold", "0.97")
+    assert int(page.inner_text("#suspect-count")) == (table["quality_high"] <= 0.97).sum()
+    page.select_option("#show", "suspect")
     assert opened.complaints == []
     context.close()
 
@@ -426,7 +466,7 @@ def test_five_thousand_images_scroll(browser, job, report, tmp_path):
         )
         assert visible >= 3
     assert opened.names()[-1] == "photo_04999.jpg"
-    page.select_option("#sort", "-agreement")
+    page.select_option("#sort", "-quality")
     page.evaluate("scrollTo(0, 0)")
     page.wait_for_timeout(150)
     assert opened.names()[0] == "photo_04999.jpg"

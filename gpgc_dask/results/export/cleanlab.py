@@ -24,7 +24,7 @@ __all__ = ["Cleanlab"]
 class Cleanlab(ExportFormat):
     """Arrays in an ``.npz`` file, which NumPy reads without pickle.
 
-    ``images`` are the names in the order of the dataset, ``image_scores`` their agreement in
+    ``images`` are the names in the order of the dataset, ``image_scores`` their quality in
     [0, 1], 0 if it is unknown. The other columns of the ranking that are numbers have arrays of
     their names. With a dataset also ``labels``, ``pred_probs`` and ``image_of_label``.
     """
@@ -44,7 +44,7 @@ class Cleanlab(ExportFormat):
 
     def _image_arrays(self) -> dict[str, Any]:
         table = self.selection.chosen.iloc[np.argsort(self.selection.photos)]
-        scores = table["agreement"].to_numpy(dtype=np.float64)
+        scores = table["quality"].to_numpy(dtype=np.float64)
         names = np.array(table["image"].tolist(), dtype=str)
         columns = {
             column.name: table[column.name].to_numpy()

@@ -41,7 +41,7 @@ class Image:
     path : str
         Path of the photo.
     suspect : bool
-        Whether the agreement is low or unknown.
+        Whether the quality is low or unknown.
     given : (height, width) array of uint8
         Class codes of the given mask.
     predicted : (height, width) array, optional
@@ -60,8 +60,8 @@ class Image:
 
     @property
     def score(self) -> float:
-        """Agreement in [0, 1]; 0 if it is unknown."""
-        return float(self.record["agreement"] or 0.0)
+        """Quality in [0, 1]; 0 if it is unknown."""
+        return float(self.record["quality"] or 0.0)
 
     @property
     def tags(self) -> list[str]:

@@ -11,6 +11,7 @@ from xml.etree import ElementTree as Xml
 
 from gpgc_dask.core.arrays import Labels
 from gpgc_dask.core.errors import InputError
+from gpgc_dask.results.columns import format_interval
 from gpgc_dask.results.export.base import Selection
 from gpgc_dask.results.export.images import Image, ImageFormat, regions
 from gpgc_dask.results.export.runs import brush_bytes
@@ -55,9 +56,10 @@ class LabelStudio(ImageFormat):
 
     def entry(self, image: Image) -> str:
         """The task of an image, as JSON."""
-        rank, agreement = image.record["rank"], image.record["agreement"]
-        known = "unknown" if agreement is None else f"{agreement:.2f}"
-        place = f"{rank} of {len(self.selection.review)}, worst first: agreement {known}"
+        rank, quality = image.record["rank"], image.record["quality"]
+        known = "unknown" if quality is None else f"{quality:.2f}"
+        known += format_interval(image.record["quality_low"], image.record["quality_high"])
+        place = f"{rank} of {len(self.selection.review)}, worst first: quality {known}"
         data = {
             "image": self.url(image),
             "name": image.name,

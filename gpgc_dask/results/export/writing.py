@@ -28,7 +28,7 @@ def export(
     *,
     count: int | str | None = None,
     below: float | None = None,
-    by: By = "agreement",
+    by: By = "quality",
     dataset: xr.Dataset | None = None,
     progress: Callable[[Progress], None] | None = None,
     **options: Any,
@@ -46,8 +46,8 @@ def export(
     count : int or str, optional
         Number or share of the images to export, such as 50 or "10%". Default: all images.
     below : float, optional
-        Export the images with less agreement (or confidence) than this. Excludes ``count``.
-    by : {"agreement", "confidence"}, default "agreement"
+        Export the images of a lower quality (or what ``by`` names) than this. Excludes ``count``.
+    by : {"quality", "agreement", "confidence"}, default "quality"
         Order of the images.
     dataset : xarray.Dataset, optional
         The dataset of the model. Adds the predictions made without each image.

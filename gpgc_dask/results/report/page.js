@@ -12,7 +12,9 @@
 
   // -- values of an image ----------------------------------------------------------------------
   let threshold = data.threshold;
-  const isSuspect = (image) => !(image.agreement >= threshold);
+  // Beyond the threshold of the program: by the upper limit of the quality, which holds in 90 % of the cases.
+  const isSuspect = (image) => threshold === data.threshold ? image.suspect
+    : image.quality_high === null ? !(image.quality >= threshold) : image.quality_high <= threshold;
   // A number by the column's format, such as ".2f" or ".3g".
   function format(column, value) {
     if (value === null) return "–";
@@ -22,7 +24,13 @@
   }
   const shownColumns = data.columns.filter((column) => column.kind !== "labels");
   const labelColumns = data.columns.filter((column) => column.kind === "labels");
-  const agreementColumn = data.columns.find((column) => column.name === "agreement") || { format: ".2f" };
+  const qualityColumn = data.columns.find((column) => column.name === "quality") || { name: "quality", format: ".2f" };
+  // The value of a column, with its limits if they are known.
+  function display(column, image) {
+    const [low, high] = (column.interval || []).map((name) => image[name]);
+    const limits = low == null || high == null ? "" : ` (${format(column, low)}–${format(column, high)})`;
+    return format(column, image[column.name]) + limits;
+  }
   const chunks = new Map();
   function picture(image) {
     const index = image.rank - 1, part = Math.floor(index / data.chunk);
@@ -133,11 +141,13 @@
     else frame.append("no picture");
     return holder;
   }
-  function confidenceBar(image) {
-    const bar = element("span", "confidence"), fill = element("i");
-    fill.style.width = `${100 * (image.confidence || 0)}%`;
-    bar.append(fill);
-    bar.title = `confidence ${image.confidence === null ? "unknown" : image.confidence.toFixed(2)}: more reliable than this share of the images`;
+  function qualityBar(image) {
+    const bar = element("span", "quality"), fill = element("i"), range = element("i", "interval");
+    fill.style.width = `${100 * (image.quality || 0)}%`;
+    range.style.left = `${100 * (image.quality_low || 0)}%`;
+    range.style.width = `${100 * ((image.quality_high || 0) - (image.quality_low || 0))}%`;
+    bar.append(fill, range);
+    bar.title = `quality ${image.quality === null ? "unknown" : display(qualityColumn, image)}`;
     return bar;
   }
   function numbers(image) {
@@ -145,7 +155,7 @@
     for (const column of shownColumns) {
       const pair = element("span", "", `${column.title} `);
       pair.title = column.help;
-      pair.append(element("b", "", format(column, image[column.name])));
+      pair.append(element("b", "", display(column, image)));
       line.append(pair, " ");
     }
     return line;
@@ -173,8 +183,7 @@
     const panels = element("span", "panels");
     panels.append(panel(image, "given"), panel(image, "predicted"), panel(image, "differ"));
     card.append(head, panels);
-    if (data.confidence) card.append(confidenceBar(image));
-    card.append(numbers(image));
+    card.append(qualityBar(image), numbers(image));
     item.append(card);
     return item;
   }
@@ -182,7 +191,7 @@
     const width = gallery.clientWidth;
     columns = Math.max(Math.floor((width + GAP) / (Math.min(NARROWEST, width) + GAP)), 1);
     cardWidth = (width - GAP * (columns - 1)) / columns;
-    rowHeight = Math.round((cardWidth - 36) / 3 * 0.75) + (data.confidence ? 106 : 94) + GAP;
+    rowHeight = Math.round((cardWidth - 36) / 3 * 0.75) + (shownColumns.length > 3 ? 124 : 106) + GAP;
     gallery.style.height = `${Math.ceil(shown.length / columns) * rowHeight}px`;
     clear();
     update();
@@ -227,9 +236,9 @@
     "image": (a, b) => a.image < b.image ? -1 : a.image > b.image ? 1 : 0,
   };
   for (const { name, higher_is_better: higherIsBetter } of shownColumns) {
-    // Unknown values are the worst. The ranks are by agreement already, ties included.
+    // Unknown values are the worst. The ranks are by quality already, ties included.
     const value = (image) => image[name] === null ? (higherIsBetter ? -Infinity : Infinity) : image[name];
-    const compare = name === "agreement" ? () => 0 : (a, b) => value(a) - value(b) || 0;
+    const compare = name === "quality" ? () => 0 : (a, b) => value(a) - value(b) || 0;
     orders[name] = (a, b) => compare(a, b) || a.rank - b.rank;
     orders["-" + name] = (a, b) => compare(b, a) || b.rank - a.rank;
   }
@@ -252,7 +261,7 @@
     threshold = Number($("threshold").value);
     $("threshold-value").textContent = threshold.toFixed(2);
     $("suspect-count").textContent = images.filter(isSuspect).length.toLocaleString("en");
-    for (const bar of document.querySelectorAll("#chart-agreement .bar")) {
+    for (const bar of document.querySelectorAll("#chart-quality .bar")) {
       bar.classList.toggle("suspect", (Number(bar.dataset.low) + Number(bar.dataset.high)) / 2 < threshold);
     }
   }
@@ -268,8 +277,7 @@
     const panels = element("div", "large-panels");
     for (const kind of ["photo", "given", "predicted", "differ"]) panels.append(panel(image, kind));
     body.replaceChildren(panels);
-    if (data.confidence) body.append(confidenceBar(image));
-    body.append(numbers(image), ...flags(image));
+    body.append(qualityBar(image), numbers(image), ...flags(image));
     // Not disabled: a disabled button would lose the focus and the keyboard.
     $("previous").setAttribute("aria-disabled", index === 0);
     $("next").setAttribute("aria-disabled", index === shown.length - 1);
@@ -287,7 +295,7 @@
     const marked = marks.has(image.image);
     card.classList.toggle("marked", marked);
     card.setAttribute("aria-label", `${image.image}, rank ${image.rank} of ${images.length}, `
-      + `agreement ${format(agreementColumn, image.agreement)}${labelsOf(image).map((label) => ", " + label).join("")}`
+      + `quality ${display(qualityColumn, image)}${labelsOf(image).map((label) => ", " + label).join("")}`
       + `${marked ? ", marked" : ""}. Enlarge`);
   }
   function markAt(index) {
@@ -350,6 +358,10 @@
   document.querySelectorAll(".legend i[class^=class-]").forEach((swatch) => {
     const [red, green, blue] = PALETTE[Number(swatch.className.slice(6)) % 12];
     swatch.style.background = `rgb(${red} ${green} ${blue})`;
+  });
+  document.querySelectorAll("#confusion td[data-share]").forEach((cell) => {
+    const colour = cell.className === "same" ? "46 158 79" : "185 45 66";
+    cell.style.background = `rgb(${colour} / ${0.5 * Number(cell.dataset.share)})`;
   });
   moveThreshold();
   countMarks();

@@ -24,10 +24,11 @@ from gpgc_dask.core.progress import Listener, Meter, Progress, decades_to_go, wo
 from gpgc_dask.data.dataset import background_class
 from gpgc_dask.models.protocol import FittedModel
 from gpgc_dask.models.review import predict_and_review, rank
+from gpgc_dask.quality.estimate import BAD_BELOW
 from gpgc_dask.results.charts import bars, histogram, line
 from gpgc_dask.results.columns import Column, columns_in
 from gpgc_dask.results.pictures import Picture, pictures, thumbnail_side
-from gpgc_dask.results.ranking import SUSPECT_BELOW, is_suspect, records
+from gpgc_dask.results.ranking import CERTAINTY, BadCount, confusion, count_bad, is_suspect, records
 from gpgc_dask.storage.location import write_whole
 
 __all__ = ["ReportSummary", "page_content", "render_page", "write_report"]
@@ -53,6 +54,8 @@ class ReportSummary:
         Number of images.
     suspect : int
         Number of suspect masks.
+    bad : BadCount or None
+        Estimated number of bad masks; None with fewer than 30 images.
     pictures : int
         Number of images with a picture.
     gone : int
@@ -66,6 +69,7 @@ class ReportSummary:
     path: str
     images: int
     suspect: int
+    bad: BadCount | None
     pictures: int
     gone: int
     changed: int
@@ -127,6 +131,7 @@ def write_report(
         path=str(path),
         images=len(ranking),
         suspect=content["suspect"],
+        bad=content["bad"],
         pictures=len(made),
         gone=len(gone),
         changed=len(changed),
@@ -184,12 +189,17 @@ def page_content(
     dict
         The variables of the template.
     """
+    suspect = is_suspect(ranking)
     images = _add_flags(records(ranking), {GONE_FLAG: gone, CHANGED_FLAG: changed})
+    for image, one in zip(images, suspect.tolist(), strict=True):
+        image["suspect"] = one
     return {
         "title": title,
         "images": len(ranking),
-        "suspect": int(is_suspect(ranking).sum()),
-        "threshold": SUSPECT_BELOW,
+        "suspect": int(suspect.sum()),
+        "bad": count_bad(ranking),
+        "threshold": BAD_BELOW,
+        "certainty": CERTAINTY,
         "gone": len(gone),
         "changed": len(changed),
         "classes": list(dataset.attrs["classes"]),
@@ -197,8 +207,8 @@ def page_content(
         "ranking": images,
         "columns": [_describe(column, images) for column in _known_columns(images)],
         "charts": _charts(model, ranking),
+        "confusion": confusion(model, dataset),
         "facts": _facts(dataset, model),
-        "has_confidence": bool(ranking["confidence"].notna().any()),
         "converged": bool(model.converged_),
         "key": str(dataset.attrs.get("files_digest", title))[:16],
     }
@@ -239,6 +249,7 @@ def _describe(column: Column, images: list[dict[str, Any]]) -> dict[str, Any]:
         "labels": sorted(labels),
         "sortable": ordered and len(set(values)) > 1,
         "higher_is_better": column.higher_is_better,
+        "interval": column.interval,
     }
 
 
