@@ -84,7 +84,7 @@ def _show(ranking: pd.DataFrame, model: str, out: str | None, by: By) -> None:
 
     hidden = {name for column in columns_in("files") for name in column.interval or ()}
     if by != By.CONFIDENCE:
-        hidden.add("confidence")  # the order of the noise variance, and no room for both
+        hidden.add("confidence")  # the order of the noise variance, and no space for both
     columns = [column for column in columns_in("files") if column.name not in hidden]
     worst = records(ranking.head(SHOWN))
     rows = [tuple(_cell(column, row) for column in columns) for row in worst]

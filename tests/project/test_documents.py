@@ -195,7 +195,7 @@ def check_arrays(place, names):
 
 
 def check_monitor(place, names):
-    assert names["by_annotator"]["agreement"].idxmin() == "ben"
+    assert names["by_annotator"]["quality"].idxmin() == "ben"
     assert names["noise"].idxmax() == "ben"
     assert names["trend"].shape == (2, 3)
     assert len((place / "look-at-today.txt").read_text().splitlines()) == 6
