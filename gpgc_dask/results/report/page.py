@@ -20,7 +20,7 @@ import xarray as xr
 from markupsafe import Markup
 
 from gpgc_dask.core.arrays import Index
-from gpgc_dask.core.progress import Listener, Meter, Progress, decades_to_go, work_listener
+from gpgc_dask.core.progress import Listener, Meter, Progress, convergence_curve, work_listener
 from gpgc_dask.data.dataset import background_class
 from gpgc_dask.models.protocol import FittedModel
 from gpgc_dask.models.review import predict_and_review, rank
@@ -256,15 +256,14 @@ def _describe(column: Column, images: list[dict[str, Any]]) -> dict[str, Any]:
 def _charts(model: FittedModel, ranking: pd.DataFrame) -> list[dict[str, Any]]:
     charts = [_histogram(column, ranking) for column in columns_in("report") if column.chart]
     if model.history:
-        reads = [entry["reads"] for entry in model.history]
-        to_go = [decades_to_go(entry) for entry in model.history]
+        axis, reads, to_go = convergence_curve(model.history)
         charts += [
             {
                 "id": "convergence",
                 "title": "Convergence",
-                "caption": "evidence still to be gained ÷ tolerance, by reads of the data",
+                "caption": f"evidence still to be gained ÷ tolerance, by {axis}",
                 "svg": line(
-                    reads, to_go, f"The fit reaches its tolerance in {model.n_reads_} reads"
+                    reads, to_go, f"The fit reaches its tolerance in {reads[-1]:.0f} {axis}"
                 ),
             },
             {
