@@ -71,7 +71,7 @@ def review(
         - ``image``, ``image_path``, ``mask_path``, ``flags``, ``superpixels`` of the dataset.
         - ``quality``: estimated IoU of the given mask with a correct one, ``quality_low`` and
           ``quality_high`` around it, and ``bad_probability`` that it is below 0.5: see
-          :func:`gpgc_dask.quality.estimate.estimate_quality`.
+          ``estimate_quality``.
         - ``agreement``: IoU of the given mask with the prediction made without the image, over
           superpixels by their area; NaN where the mask is void.
         - With more than two classes, ``iou:CLASS`` for each of them, its part of the agreement; NaN

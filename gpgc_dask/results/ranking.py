@@ -281,7 +281,7 @@ def to_csv(ranking: pd.DataFrame) -> str:
     Returns
     -------
     str
-        One line per image, with the columns of :func:`columns_of`. Labels are joined by ";" and
+        One line per image, one column for each of ``columns_of``. Labels are joined by ";" and
         unknown numbers are empty.
     """
     text = io.StringIO()
