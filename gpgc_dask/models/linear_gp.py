@@ -154,8 +154,7 @@ class LinearGP(LearnedGP):
         )
         if not force:
             _check_memory(training, options, int(self.rounds))
-        area = check_weights("area", arrays.area, len(training.rows))
-        rounds = Rounds(training, area, self._class_rule(training), int(self.rounds))
+        rounds = Rounds(training, self._class_rule(training), int(self.rounds))
         with naming_groups(arrays.groups, arrays.place):
             result = fit(training, options, rounds if self.rounds else None)
         self._remember(provenance(X) if is_dataset(X) else None)

@@ -74,8 +74,6 @@ class Rounds:
     ----------
     training : Training
         Training data.
-    area : (N,) array
-        Size of each row in the agreement.
     class_rule : callable
         Computes the class weights from the weights of the rows.
     n_rounds : int
@@ -85,22 +83,18 @@ class Rounds:
     """
 
     training: Training
-    area: Array
     class_rule: ClassRule
     n_rounds: int
     look: SecondLook | None = None
 
     def __call__(self, result: FitResult, open_sweeps: OpenSweeps) -> None:
-        self.look = look_again(
-            result, open_sweeps, self.training, self.area, self.class_rule, self.n_rounds
-        )
+        self.look = look_again(result, open_sweeps, self.training, self.class_rule, self.n_rounds)
 
 
 def look_again(
     result: FitResult,
     open_sweeps: OpenSweeps,
     training: Training,
-    area: Array,
     class_rule: ClassRule,
     rounds: int,
 ) -> SecondLook | None:
@@ -114,8 +108,6 @@ def look_again(
         Makes sweeps over the data for rows of other weights.
     training : Training
         Training data.
-    area : (N,) array
-        Size of each row in the agreement.
     class_rule : callable
         Computes the class weights from the weights of the rows.
     rounds : int
@@ -131,7 +123,8 @@ def look_again(
     sweeps = open_sweeps(rows)
     if rows.n_groups < MIN_GROUPS or not sweeps.holds_groups:
         return None
-    area = area * (training.sample_weight > 0)
+    # Rows count the same, as superpixels are of about the same size, and arrays have no areas.
+    area = (training.sample_weight > 0).astype(np.float64)
     scales = np.exp(0.5 * params.log_scales)[training.feature_index]
     history, post, look = result.history, result.point.post, None
     for number in range(1, rounds + 1):

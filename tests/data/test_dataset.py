@@ -85,8 +85,9 @@ def test_a_fit_on_a_cluster_reads_the_store_there(client, dataset, small_tasks):
 
 def test_what_is_given_counts_more_than_the_dataset(dataset):
     y = 1 - dataset["label"].values
-    model = GPGC(redundancy=1.0).fit(dataset, y)
-    straight = GPGC(redundancy=1.0).fit(dataset)
+    # The second look treats object and background differently, so it is left out.
+    model = GPGC(redundancy=1.0, rounds=0).fit(dataset, y)
+    straight = GPGC(redundancy=1.0, rounds=0).fit(dataset)
     np.testing.assert_allclose(model.coef_, -straight.coef_, atol=1e-4)
     annotators = dataset["image"].values // 4
     assert GPGC().fit(dataset, groups=annotators).groups_.size == N_IMAGES // 4
