@@ -106,7 +106,7 @@ def street_sets(folder: Path, place: Path, video: str, seed: int, recipe: Recipe
         mask = np.asarray(Image.open(folder / "masks" / f"{photo.stem}.png"))
         if kinds.get(photo):
             mask, _ = corrupt(mask, kinds[photo], STREET, rng)
-        Image.fromarray(mask).save(target / "masks" / f"{photo.stem}.png")
+        Image.fromarray(mask.astype(np.uint8)).save(target / "masks" / f"{photo.stem}.png")
     for name in ("train", "test"):
         target = place / f"{name}.zarr"
         ingest(
