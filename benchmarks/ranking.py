@@ -350,6 +350,15 @@ def estimate_targets(groups: dict[str, list[Run]], clean: dict[str, list[Run]]) 
         result.append(Target(text, measured, low <= mean(coverage) <= high))
     else:
         result.append(Target(text))
+    runs = [run for own in (*groups.values(), *clean.values()) for run in own]
+    counts = [run.estimates["count inside"] for run in runs]
+    inside = [value for value in counts if not np.isnan(value)]
+    text = "true number of masks below 0.5 within its limits, in at least 80 % of all runs"
+    if inside:
+        measured = f"{sum(inside):.0f} of {len(inside)} runs"
+        result.append(Target(text, measured, mean(inside) >= 0.8))
+    else:
+        result.append(Target(text))
     for name in CLEAN:
         text = f"{SETS[name].title.lower()}, nothing corrupted: at most 5 % suspect"
         if name in clean:

@@ -344,7 +344,10 @@ def draw_folder(folder: Path, n: int = 12, height: int = 60, width: int = 80) ->
             {"image_id": number, "category_id": c, "segmentation": s, "area": int(areas[c])}
             for c, s in things.items()
         ]
-    content = {"images": images, "annotations": annotations, "categories": []}
+    for number, annotation in enumerate(annotations):
+        annotation["id"] = number
+    categories = [{"id": c, "name": name} for c, name in enumerate(("animal", "thing", "sky"), 1)]
+    content = {"images": images, "annotations": annotations, "categories": categories}
     (folder / "coco/instances.json").write_text(json.dumps(content))
 
 

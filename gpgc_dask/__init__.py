@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from gpgc_dask.core.errors import GpgcError
     from gpgc_dask.data.dataset import open_dataset
     from gpgc_dask.imaging.features import Recipe
+    from gpgc_dask.imaging.image_info import ImageInfo
     from gpgc_dask.imaging.mask_sources import MaskOptions
     from gpgc_dask.imaging.painting import write_masks
     from gpgc_dask.models.gp import GP, GPGC
@@ -29,6 +30,7 @@ __all__ = [
     "GP",
     "GPGC",
     "GpgcError",
+    "ImageInfo",
     "MarginSVM",
     "MaskOptions",
     "Recipe",
@@ -58,6 +60,7 @@ __getattr__, __dir__, _ = attach(
         "core.errors": ["GpgcError"],
         "data.dataset": ["open_dataset"],
         "imaging.features": ["Recipe"],
+        "imaging.image_info": ["ImageInfo"],
         "imaging.mask_sources": ["MaskOptions"],
         "imaging.painting": ["write_masks"],
         "models.gp": ["GP", "GPGC"],

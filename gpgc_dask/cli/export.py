@@ -20,6 +20,7 @@ EXAMPLE = (
     "gpgc export model.zarr --to label-studio -o tasks.json --worst 50\n\n"
     "gpgc export model.zarr --to cvat -o worst.xml --worst 10%\n\n"
     "gpgc export model.zarr --to fiftyone -o horses.json --data horses.zarr\n\n"
+    "gpgc export model.zarr --to coco -o scored.json\n\n"
     "gpgc export model.zarr --to cleanlab -o scores.npz"
 )
 
@@ -52,7 +53,7 @@ def export(
         str | None,
         typer.Option(
             help="The dataset of the model, a path or URL: adds the prediction of a model that "
-            "never saw the image. Not for cvat."
+            "never saw the image. Not for cvat and coco."
         ),
     ] = None,
     document_root: Annotated[
@@ -75,7 +76,8 @@ def export(
     """Export the images to another tool, worst first, to look at them and correct them there.
 
     The photos stay where they are. The file holds their masks and the columns of the ranking: tasks
-    for Label Studio, annotations for CVAT, a dataset for FiftyOne, scores for cleanlab. Other files
+    for Label Studio, annotations for CVAT, a dataset for FiftyOne, scores for cleanlab, or a COCO
+    file with a score per annotation and proposals for missing ones. Other files
     that the tool needs (labels, masks) are written next to it. docs/interop.md describes the steps
     in each tool.
     """

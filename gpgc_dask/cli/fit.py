@@ -188,8 +188,9 @@ def _confusion(data: str, model: FittedModel) -> dict[str, Any]:
     from gpgc_dask.data.dataset import open_dataset
     from gpgc_dask.results.ranking import confusion
 
-    table = None if model.classes_.size < 3 else confusion(model, open_dataset(data))
-    return {} if table is None else {"confusion": table}
+    if model.classes_.size < 3:
+        return {}
+    return {"confusion": confusion(model, open_dataset(data))}
 
 
 def _show(outcome: dict[str, Any], model: FittedModel) -> None:

@@ -17,13 +17,27 @@ EXAMPLE = "Example:\n\ngpgc info horses.zarr"
 def info(
     data: Annotated[str, typer.Argument(help="Dataset: a path, or a URL such as s3://…")],
     *,
+    model: Annotated[
+        str | None,
+        typer.Option(help="Model of this dataset: also show which classes it confuses."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Describe a dataset: sizes, classes, flagged images, skipped files and provenance."""
+    """Describe a dataset: sizes, classes, flagged images, skipped files and provenance.
+
+    With --model, also a table of the pixels of each given class by the class that is predicted
+    for them without their image.
+    """
     from gpgc_dask.data.dataset import open_dataset
     from gpgc_dask.data.summary import summary
 
-    content = summary(open_dataset(data))
+    dataset = open_dataset(data)
+    content = summary(dataset)
+    if model is not None:
+        from gpgc_dask.models.persistence import load
+        from gpgc_dask.results.ranking import confusion
+
+        content["confusion"] = confusion(load(model), dataset)
     if json:
         print_json(content)
     else:
@@ -61,9 +75,19 @@ def _show(data: str, content: dict[str, Any]) -> None:
             for flag, names in content["flagged"].items()
         ]
         print_out(listing("Flagged images", ["flag", "images", "such as"], flagged))
+    if "confusion" in content:
+        _show_confusion(**content["confusion"])
     if content["skipped"]:
         skipped = [(one["name"], one["reason"]) for one in content["skipped"]]
         print_out(listing(f"{len(skipped):,} files skipped", ["file", "why"], skipped))
+
+
+def _show_confusion(classes: list[str], pixels: list[list[int]]) -> None:
+    rows = [
+        (name, *(f"{100 * count / max(sum(counts), 1):.1f}" for count in counts))
+        for name, counts in zip(classes, pixels, strict=True)
+    ]
+    print_out(listing("Predicted classes", ["given, in %", *classes], rows, limit=len(rows)))
 
 
 def _setting(value: Any) -> Any:

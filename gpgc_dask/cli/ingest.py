@@ -44,10 +44,12 @@ EXAMPLE = (
     "Examples:\n\n"
     "gpgc ingest photos/ masks/ -o horses.zarr\n\n"
     "gpgc ingest JPEGImages/ SegmentationClass/ -o voc.zarr --foreground 13 --void 255\n\n"
-    "gpgc ingest train2017/ --coco instances_train2017.json --category horse -o coco.zarr"
+    "gpgc ingest train2017/ --coco instances_train2017.json --category horse -o coco.zarr\n\n"
+    "gpgc ingest photos/ masks/ -o videos.zarr --group '^(.+)_' --annotator '_(.+)[.]'"
 )
 
 FEATURES = "Superpixels and features"
+ABOUT = "Groups and annotators"
 
 
 class Dtype(StrEnum):
@@ -85,6 +87,15 @@ def ingest(
     void: Void = None,
     threshold: SoftThreshold = None,
     mask_suffix: MaskSuffix = "",
+    answers: Annotated[
+        str,
+        typer.Option(
+            help="FILE.csv with columns mask,image[,annotator,date] that names the photo of each "
+            "mask, for several masks per photo. With --format answers alone, masks are in "
+            "subfolders named as their photos.",
+            rich_help_panel=MASKS,
+        ),
+    ] = "",
     coco: Annotated[
         str | None,
         typer.Option(
@@ -95,18 +106,38 @@ def ingest(
     category: Annotated[
         list[str] | None,
         typer.Option(
-            help="Category of the COCO file to take; may be repeated, for several classes.",
+            help="Category of the COCO file to take; may be repeated, for several classes. all: "
+            "every category that has annotations.",
             rich_help_panel=MASKS,
         ),
     ] = None,
     with_empty: Annotated[
         bool,
         typer.Option(
-            "--with-empty",
-            help="Include images of the COCO file that show none of the categories.",
+            "--with-empty/--without-empty",
+            help="Include images of the COCO file without an annotation of the categories, where "
+            "objects may be missing, or leave them out.",
             rich_help_panel=MASKS,
         ),
-    ] = False,
+    ] = True,
+    group: Annotated[
+        str,
+        typer.Option(
+            help="Images that are judged without each other, such as frames of a video: a regular "
+            "expression searched in image names (its first group is the value), or FILE.csv with "
+            "columns image,group.",
+            rich_help_panel=ABOUT,
+        ),
+    ] = "",
+    annotator: Annotated[
+        str,
+        typer.Option(
+            help="Who drew the mask, for rank --people: a regular expression, which may have "
+            "groups (?P<annotator>…) and (?P<date>…), or FILE.csv with columns "
+            "image,annotator[,date].",
+            rich_help_panel=ABOUT,
+        ),
+    ] = "",
     backbone: Annotated[
         str,
         typer.Option(
@@ -194,7 +225,7 @@ def ingest(
         "std": to_colour(std, "--std"),
     }
     from gpgc_dask.imaging.backbones import find_backbone
-    from gpgc_dask.pipelines.ingest import MaskOptions, Recipe, RunOptions
+    from gpgc_dask.pipelines.ingest import ImageInfo, MaskOptions, Recipe, RunOptions
     from gpgc_dask.pipelines.ingest import ingest as ingest_images
 
     with Display() as display:
@@ -210,7 +241,7 @@ def ingest(
                 dtype=dtype.value,
             ),
             masks_as=MaskOptions(
-                format=mask_format or ("masks" if coco is None else "coco"),
+                format=mask_format or _default_format(coco, answers),
                 suffix=mask_suffix,
                 foreground=to_numbers(foreground, "--foreground"),
                 classes=to_classes(classes),
@@ -218,13 +249,21 @@ def ingest(
                 threshold=threshold,
                 categories=category or (),
                 with_empty=with_empty,
+                answers=answers,
             ),
+            info=ImageInfo(group, annotator),
             run=RunOptions(resume, overwrite, on_error.value, display.work, client),
         )
     if json:
         print_json(asdict(report))
     else:
         _show(report)
+
+
+def _default_format(coco: str | None, answers: str) -> str:
+    if coco is not None:
+        return "coco"
+    return "answers" if answers else "masks"
 
 
 def _show(report: IngestReport) -> None:
@@ -234,6 +273,11 @@ def _show(report: IngestReport) -> None:
         f"{report.superpixels:,} superpixels × {report.features:,} features, "
         f"in {time_text(report.elapsed)}"
     )
+    if report.objects:
+        print_out(
+            f"  {report.objects:,} annotations; {report.without_objects:,} images have none: "
+            "candidates for missing objects"
+        )
     for flag, count in report.flagged.items():
         print_out(f"  {count:,} images flagged: {flag}")
     if report.skipped:

@@ -14,6 +14,8 @@ from rich.markup import escape
 from gpgc_dask.cli.console import listing, note, print_json, print_out
 from gpgc_dask.cli.options import By, ByOption, Json, ModelArgument, check_choice, check_output
 from gpgc_dask.results.columns import (
+    PEOPLE_COLUMNS,
+    PEOPLE_FILE,
     Column,
     columns_in,
     describe_columns,
@@ -27,13 +29,16 @@ if TYPE_CHECKING:
 __all__ = ["RANK_EXAMPLE", "SELECT_EXAMPLE", "rank_images", "select"]
 
 RANK_EXAMPLE = (
-    "Examples:\n\ngpgc rank model.zarr\n\ngpgc rank model.zarr -o ranking.csv --by confidence"
+    "Examples:\n\ngpgc rank model.zarr\n\ngpgc rank model.zarr -o ranking.csv --by confidence\n\n"
+    "gpgc rank model.zarr --objects -o objects.csv"
+    "\n\ngpgc rank model.zarr --people -o people.csv"
 )
 SELECT_EXAMPLE = (
     "Examples:\n\n"
     "gpgc select model.zarr --top 25% -o keep.txt\n\n"
     "gpgc select model.zarr --min-score 0.7 --folder clean/\n\n"
-    "gpgc select model.zarr --top 90% --rest -o look-again.txt"
+    "gpgc select model.zarr --top 90% --rest -o look-again.txt\n\n"
+    "gpgc select answers-model.zarr --best-answer --folder best/ --consensus agreed/"
 )
 
 SHOWN = 20
@@ -47,14 +52,47 @@ def rank_images(
         typer.Option("--out", "-o", help="File for the ranking: CSV, or JSON if it ends in .json."),
     ] = None,
     by: ByOption = By.QUALITY,
+    objects: Annotated[
+        bool,
+        typer.Option(
+            "--objects",
+            help="List annotations, and regions that are missing, spurious or of a wrong class, "
+            "instead of images.",
+        ),
+    ] = False,
+    people: Annotated[
+        bool,
+        typer.Option(
+            "--people",
+            help="List the annotators instead, compared at equal difficulty of their images.",
+        ),
+    ] = False,
     json: Json = False,
 ) -> None:
     """List the images in the order of their reliability, worst first.
 
     Columns: {columns}; with more than two classes also iou:CLASS, the agreement in each class. A
     terminal shows the worst images; a pipe gets the whole list as CSV.
+
+    With --objects: rank, annotation (its COCO id), image, class, kind, score (the probability that
+    the mask is right there; empty if it is too small to judge), x, y, width, height.
+
+    With --people: {people}. JSON also contains an interval of the quality, the quality that is
+    expected for the difficulty of the images, and the trend.
     """
     check_output(out)
+    if objects and people:
+        raise typer.BadParameter("--objects and --people are two lists: choose one")
+    if (objects or people) and by != By.QUALITY:
+        raise typer.BadParameter("--by is for images: omit it with --objects and --people")
+    if people:
+        from gpgc_dask.cli.people import list_people
+
+        list_people(model, out, json=json)
+        return
+    if objects:
+        _rank_objects(model, out, json=json)
+        return
     from gpgc_dask.models.persistence import load
     from gpgc_dask.models.review import rank, require_review
     from gpgc_dask.results.ranking import records, to_csv
@@ -71,6 +109,35 @@ def rank_images(
         print(to_csv(ranking), end="")
     else:
         _show(ranking, model, out, by)
+
+
+def _rank_objects(model: str, out: str | None, *, json: bool) -> None:
+    from gpgc_dask.models.objects import require_objects
+    from gpgc_dask.models.persistence import load
+    from gpgc_dask.results.objects import object_headline, object_records, objects_to_csv
+    from gpgc_dask.storage.location import write_whole
+
+    table = require_objects(load(model), model)
+    if out is not None:
+        as_json = out.lower().endswith(".json")
+        content = json_format.dumps(object_records(table), indent=1, ensure_ascii=False) + "\n"
+        write_whole(Path(out), (content if as_json else objects_to_csv(table)).encode())
+    if json:
+        print_json(object_records(table))
+    elif out is None and not sys.stdout.isatty():
+        print(objects_to_csv(table), end="")
+    else:
+        worst = table.head(SHOWN)
+        columns = ["rank", "annotation", "image", "class", "kind", "score"]
+        rows = [
+            (f"{rank:,}", annotation, image, name, kind, f"{score:.2f}")
+            for rank, annotation, image, name, kind, score in worst[columns].itertuples(index=False)
+        ]
+        title = f"The worst {len(worst)} of {len(table):,} annotations and regions"
+        print_out(listing(title, columns, rows, whole={"rank", "score"}))
+        print_out(escape(object_headline(table).capitalize()))
+        place = out or f"gpgc rank {quote(model)} --objects -o objects.csv"
+        print_out(f"All of them: {escape(place)}")
 
 
 def _json(ranking: pd.DataFrame) -> str:
@@ -106,7 +173,10 @@ def _cell(column: Column, row: dict[str, Any]) -> str:
     return text + format_interval(row[low], row[high])
 
 
-rank_images.__doc__ = str(rank_images.__doc__).format(columns=describe_columns())
+rank_images.__doc__ = str(rank_images.__doc__).format(
+    columns=describe_columns(),
+    people=", ".join(column.name for column in PEOPLE_COLUMNS[:PEOPLE_FILE]),
+)
 
 
 def select(
@@ -121,6 +191,13 @@ def select(
     min_score: Annotated[
         float | None, typer.Option(help="Select all with at least this quality (or --by).")
     ] = None,
+    best_answer: Annotated[
+        bool,
+        typer.Option(
+            "--best-answer",
+            help="Select the best mask of each photo, if photos have several.",
+        ),
+    ] = False,
     by: ByOption = By.QUALITY,
     rest: Annotated[
         bool, typer.Option("--rest", help="Select the others instead, worst first.")
@@ -137,31 +214,46 @@ def select(
         str | None,
         typer.Option(help="COCO file for the selected images, if the dataset came from one."),
     ] = None,
+    consensus: Annotated[
+        str | None,
+        typer.Option(
+            help="New folder for one mask per photo that has several: their majority, weighted by "
+            "reliability."
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Select the most reliable images, for training elsewhere, or the others, to be corrected.
 
     Prints their names, or writes them to a file, a folder or a COCO file.
     """
-    check_choice(top=top, min_score=min_score is not None)
-    if top is None and min_score is None:
+    check_choice(top=top, min_score=min_score is not None, best_answer=best_answer)
+    if top is None and min_score is None and not best_answer and consensus is None:
         raise typer.BadParameter("choose how many images: --top 25%, --top 500 or --min-score 0.7")
     if copy and folder is None:
         raise typer.BadParameter("--copy needs --folder")
     check_output(out, coco, folder=folder)
+    check_output(folder=consensus)
     from gpgc_dask.models.persistence import load
     from gpgc_dask.models.review import rank, require_dataset_info, require_review
+    from gpgc_dask.results.answers import best_answers, write_consensus
     from gpgc_dask.results.ranking import select_best
     from gpgc_dask.results.selection import filter_coco, write_folder
     from gpgc_dask.storage.location import write_whole
 
     fitted = load(model)
     ranking = rank(require_review(fitted, model), by.value)
-    chosen = select_best(ranking, top=top, min_score=min_score, by=by.value)
+    source = require_dataset_info(fitted)["source"]
+    if consensus is not None:
+        n_masks = len(write_consensus(ranking, source, consensus))
+        note(f"{n_masks:,} masks, one per photo: {consensus}")
+    if best_answer or (top is None and min_score is None):
+        chosen = best_answers(ranking)
+    else:
+        chosen = select_best(ranking, top=top, min_score=min_score, by=by.value)
     if rest:
         chosen = ranking[~ranking["image"].isin(chosen["image"])]
     names = chosen["image"].tolist()
-    source = require_dataset_info(fitted)["source"]
     if coco is not None:
         filter_coco(source, names, coco)
     if folder is not None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from gpgc_dask.core.errors import InputError
 
-__all__ = ["check_sources", "relative_path"]
+__all__ = ["check_names", "check_sources", "relative_path"]
 
 
 def relative_path(name: str) -> PurePosixPath:
@@ -22,6 +22,14 @@ def relative_path(name: str) -> PurePosixPath:
     if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in name:
         raise InputError(f"the name {str(name)!r} leads out of its folder: rename the image")
     return path
+
+
+def check_names(names: Iterable[str], photos: Iterable[str]) -> None:
+    """Raise an InputError if an image has another name than its photo, or a name below it."""
+    for name, photo in zip(names, photos, strict=True):
+        relative_path(name)
+        if name != photo and not name.startswith(f"{photo}/"):
+            raise InputError(f"the image {name!r} is not of the photo {photo!r}")
 
 
 def check_sources(
@@ -35,7 +43,7 @@ def check_sources(
     Parameters
     ----------
     names, images, masks : iterable of str
-        Name of each image, path of its photo and path of its mask.
+        Name of each photo, path of its file and path of its mask.
     source : mapping
         Provenance of the masks: ``images`` is the folder of photos, ``masks`` the folder of masks,
         or the one file that has them all.

@@ -1,6 +1,7 @@
 """The dataset on disk: a Zarr v3 group that ``xarray.open_zarr`` opens.
 
-One row per superpixel; rows of an image are adjacent and images are in the order of their names.
+One row per superpixel; rows of an image are adjacent, and images are in the order of their groups,
+then of their names.
 
     features       (superpixel, feature)  float32 or float16
     label          (superpixel)           number of the class, see the attribute ``classes``
@@ -8,13 +9,20 @@ One row per superpixel; rows of an image are adjacent and images are in the orde
     image          (superpixel)           number of the row's image, along ``photo``
     pixels         (superpixel)           area in pixels of the photo
     feature_group  (feature)              appearance, position or constant
-    image_name     (photo)                path within the folder of images
+    image_name     (photo)                path within the folder of images; if photos have several
+                                          masks (answers), with the name of the answer
+    photo_name     (photo)                path within the folder of images
+    group          (photo)                images of one group are left out together
+    annotator, annotated  (photo)         who drew the mask, and when
     image_path, mask_path, height, width, flags  (photo)
     segments       (photo, y, x)          superpixel of each pixel, numbered within its image, at
                                           working size; 65535 outside the photo
     mask           (photo, y, x)          class of each pixel of the mask, at working size; 255
                                           where it is void, and outside the photo
     segment_height, segment_width  (photo)
+    object_image, object_id, object_class, object_crowd, object_area, object_region  (object)
+                                          annotations of COCO files, in the order of their images
+    object_box     (object, side)         left, top, width, height in pixels of the photo
     skipped_name, skipped_reason  (skipped)  files that could not be used
 """
 
@@ -35,7 +43,7 @@ import zarr
 from gpgc_dask.core.arrays import Labels
 from gpgc_dask.core.display import render_card
 from gpgc_dask.core.errors import CorruptedError, InputError, MissingFileError
-from gpgc_dask.core.paths import check_sources
+from gpgc_dask.core.paths import check_names, check_sources
 from gpgc_dask.data.schema import (
     FORMAT,
     FORMAT_VERSION,
@@ -62,6 +70,11 @@ __all__ = [
 
 MAX_PIXELS = 1 << 28
 """Maximum number of pixels per photo: more than PIL decodes."""
+
+BACKGROUND_NAMES = {
+    "background", "bg", "_background_", "__background__", "ground", "none", "nothing", "other",
+    "others", "unlabelled", "unlabeled", "rest",
+}  # fmt: skip
 
 WAY_OUT = (
     "restore that file from a copy, or create the dataset again (gpgc ingest --overwrite), without "
@@ -187,9 +200,9 @@ def _open_arrays(location: Location, descriptions: Mapping[str, Any]) -> Superpi
 
 
 def _variable(array: VerifiedArray) -> xr.Variable:
-    """Arrays along rows or pixels as dask arrays, those along images and columns in memory."""
+    """Arrays along rows, pixels or objects as dask arrays, the others in memory."""
     dimensions, dtype, description = VARIABLES[array.name]
-    if dimensions[0] == "superpixel" or array.ndim > 1:
+    if dimensions[0] in ("superpixel", "object") or array.ndim > 1:
         meta = np.empty((0,) * array.ndim, dtype=array.dtype)
         name = f"{array.name}-{uuid.uuid4().hex}"
         data = da.from_array(array, array.chunks, name=name, meta=meta)
@@ -204,6 +217,8 @@ def _describe_entries(group: zarr.Group, dimension: str, first: int, last: int) 
     if dimension == "superpixel":
         photos = np.unique(group["image"][first:last])
         rows = f"rows {first} … {last - 1}, "
+    elif dimension == "object":
+        return f"objects {first} … {last - 1}"
     else:
         photos, rows = np.arange(first, last), ""
     names = group["image_name"]
@@ -225,9 +240,10 @@ def _check_photos(dataset: xr.Dataset, location: Location) -> None:
             used = dataset[f"segment_{name}"].values
             if used.min() < 1 or used.max() > limit:
                 raise InputError(f"segment_{name} is out of range")
-        columns = ("image_name", "image_path", "mask_path")
+        columns = ("photo_name", "image_path", "mask_path")
         names, images, masks = (text_values(dataset[name]) for name in columns)
         check_sources(names, images, masks, attributes["source"])
+        check_names(text_values(dataset["image_name"]), names)
     except (KeyError, TypeError, ValueError) as error:
         raise CorruptedError(
             f"{location} is corrupted, or not trustworthy: {error}; {WAY_OUT}"
@@ -245,9 +261,15 @@ def is_dataset(X: Any) -> bool:
 
 
 def background_class(dataset: xr.Dataset) -> int:
-    """Number of the class of value 0, which pictures leave unpainted; -1 if there is none."""
-    values = list(dataset.attrs["class_values"])
-    return values.index(0) if 0 in values else -1
+    """Number of the class without objects; -1 if there is none.
+
+    It is the class of value 0. With more than two classes only if its name means background: sky,
+    for example, is a class like the others.
+    """
+    names, values = list(dataset.attrs["classes"]), list(dataset.attrs["class_values"])
+    number = values.index(0) if 0 in values else -1
+    named = number >= 0 and str(names[number]).strip().lower() in BACKGROUND_NAMES
+    return number if len(names) == 2 or named else -1
 
 
 def provenance(dataset: xr.Dataset) -> dict[str, Any]:

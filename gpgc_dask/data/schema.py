@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 FORMAT = "gpgc_dask dataset"
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 
 OUTSIDE = np.iinfo(np.uint16).max
 """In ``segments``: a pixel of the array that is outside the photo."""
@@ -51,7 +51,11 @@ VARIABLES: dict[str, tuple[tuple[str, ...], Any, str]] = {
     "image": (("superpixel",), "int32", "number of the image, along photo"),
     "pixels": (("superpixel",), "int64", "area in pixels of the photo"),
     "feature_group": (("feature",), str, "columns that share one prior scale"),
-    "image_name": (("photo",), str, "path within the folder of images"),
+    "image_name": (("photo",), str, "path of the photo in its folder, and the name of the answer"),
+    "photo_name": (("photo",), str, "path within the folder of images"),
+    "group": (("photo",), str, "images of one group are left out together"),
+    "annotator": (("photo",), str, "who drew the mask; empty if unknown"),
+    "annotated": (("photo",), str, "when, as an ISO date; empty if unknown"),
     "image_path": (("photo",), str, "where the photo was read"),
     "mask_path": (("photo",), str, "where the mask was read"),
     "height": (("photo",), "int32", "of the photo, upright, in pixels"),
@@ -65,10 +69,20 @@ VARIABLES: dict[str, tuple[tuple[str, ...], Any, str]] = {
     ),
     "segment_height": (("photo",), "int32", "rows of segments that are the photo's"),
     "segment_width": (("photo",), "int32", "columns of segments that are the photo's"),
+    "object_image": (("object",), "int32", "number of the annotated object's image, along photo"),
+    "object_id": (("object",), str, "id of the annotation; empty if it has none"),
+    "object_class": (("object",), "uint8", "class of the annotation"),
+    "object_crowd": (("object",), "uint8", "1 if it is a group of objects, else 0"),
+    "object_area": (("object",), "float32", "share of the photo, hidden parts included"),
+    "object_box": (("object", "side"), "float32", "left, top, width, height; pixels of the photo"),
+    "object_region": (("object",), str, "run lengths (COCO counts) at the size of segments"),
     "skipped_name": (("skipped",), str, "file that could not be used"),
     "skipped_reason": (("skipped",), str, "why not"),
 }
 """{name: (dimensions, type (None: any float), description)}"""
+
+MAY_BE_EMPTY = ("skipped", "object")
+"""Dimensions that may have no entries."""
 
 FEATURE_TYPES = ("float16", "float32", "float64")
 
@@ -176,7 +190,7 @@ def _variable_problem(name: str, description: Any, sizes: dict[str, int]) -> str
     for dimension, size in zip(dimensions, shape, strict=True):
         if sizes.setdefault(dimension, size) != size:
             return f"has {size} entries along {dimension}, where others have {sizes[dimension]}"
-        if not size and dimension != "skipped":
+        if not size and dimension not in MAY_BE_EMPTY:
             return f"has no entries along {dimension}"
     if chunks[1:] != shape[1:]:
         return f"has chunks of {chunks}, which must span all but the first of {shape}"

@@ -37,6 +37,8 @@ class TrainingArrays:
         Pixels of the superpixels.
     place : (N,) array or None
         Numbers of the rows in the dataset; None if these are all rows.
+    together : (N,) pandas.Categorical or None
+        Rows of one label are left out together; None if these are the groups.
     """
 
     X: Any
@@ -46,11 +48,13 @@ class TrainingArrays:
     weight: Array
     area: Array
     place: Index | None = None
+    together: Any = None
 
     def digest(self) -> str:
         """Digest of the rows' images, labels and weights, which need no read of the features."""
         content = hashlib.blake2b(digest_size=16)
-        for values in (self.groups.codes, self.y, self.weight):
+        together = () if self.together is None else (self.together.codes,)
+        for values in (self.groups.codes, self.y, self.weight, *together):
             content.update(np.ascontiguousarray(values).data)
         return content.hexdigest()
 
@@ -67,16 +71,25 @@ def input_arrays(
     feature_groups: Any = None,
     weight: Any = None,
     area: Any = None,
+    together: Any = None,
 ) -> TrainingArrays:
     """The arrays of a dataset X, with the caller's in their place; without one the caller's.
 
     Those of the caller are not validated here, and None if there are none.
     """
     if is_dataset(X):
-        return training_arrays(X).replaced(
-            y=y, groups=groups, feature_groups=feature_groups, weight=weight, area=area
+        arrays = training_arrays(X)
+        if groups is not None:  # those of the dataset are groups of its images
+            arrays = replace(arrays, together=None)
+        return arrays.replaced(
+            y=y,
+            groups=groups,
+            feature_groups=feature_groups,
+            weight=weight,
+            area=area,
+            together=together,
         )
-    return TrainingArrays(X, y, groups, feature_groups, weight, area)
+    return TrainingArrays(X, y, groups, feature_groups, weight, area, together=together)
 
 
 def training_arrays(dataset: xr.Dataset) -> TrainingArrays:
@@ -99,7 +112,18 @@ def training_arrays(dataset: xr.Dataset) -> TrainingArrays:
         feature_groups=text_values(dataset["feature_group"]),
         weight=np.asarray(weight, dtype=np.float64),
         area=np.asarray(dataset["pixels"].values, dtype=np.float64),
+        together=_together(dataset, image),
     )
+
+
+def _together(dataset: xr.Dataset, image: Index) -> Any:
+    """The group of each row; None if every image is a group of its own."""
+    if "group" not in dataset:
+        return None
+    names, number = np.unique(text_values(dataset["group"]), return_inverse=True)
+    if names.size == number.size:
+        return None
+    return pd.Categorical.from_codes(number[image], names)
 
 
 def _check_rows(name: str, is_valid: Mask, dataset: xr.Dataset) -> None:

@@ -21,8 +21,12 @@ CHUNK_BYTES = 16 << 20
 
 ROW_CHUNK = 1 << 20
 PHOTO_CHUNK = 1 << 16
+OBJECT_CHUNK = 1 << 13
 SEGMENT_BYTES = 4 << 20
 """Bytes per chunk of ``segments``, about; ``mask`` has as many images per chunk."""
+
+LONGEST_CHUNK = {"superpixel": ROW_CHUNK, "object": OBJECT_CHUNK}
+"""{dimension: entries per chunk} of the small arrays; others have PHOTO_CHUNK."""
 
 
 def create_array(
@@ -71,8 +75,8 @@ def chunk_shape(name: str, shape: tuple[int, ...], dtype: Any) -> tuple[int, ...
     if name in MAPS:
         images = max(SEGMENT_BYTES // (2 * shape[1] * shape[2]), 1)
         return (min(images, shape[0]), *shape[1:])
-    limit = ROW_CHUNK if "superpixel" in VARIABLES[name][0] else PHOTO_CHUNK
-    return (min(max(shape[0], 1), limit),)
+    limit = LONGEST_CHUNK.get(VARIABLES[name][0][0], PHOTO_CHUNK)
+    return (min(max(shape[0], 1), limit), *shape[1:])
 
 
 def write_array(group: zarr.Group, name: str, values: Labels) -> None:

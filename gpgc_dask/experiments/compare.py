@@ -185,12 +185,14 @@ def _scores(
     """{rule: (photos,) scores of the training images}."""
     train = runner.train
     runner.announce("agreement of each image with the others")
-    paper, solved = (fitted[name].review(train) for name in ("GP-GC, c = 1", "GP-GC"))
+    names = ("GP-GC, c = 1", "GP-GC", "GP-GC, second look")
+    paper, solved, default = (fitted[name].review(train) for name in names)
     scores = {
         PAPER_RULE: -paper["noise_variance"].to_numpy(),
         "confidence": -solved["noise_variance"].to_numpy(),
         "agreement, c = 1": paper["agreement"].to_numpy(),
         AGREEMENT_RULE: solved["agreement"].to_numpy(),
+        "quality": default["quality"].to_numpy(),
     }
     if "SVM" in fitted:
         svm = fitted["SVM"]

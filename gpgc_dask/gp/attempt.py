@@ -115,6 +115,7 @@ class Attempt:
                 self.options.solver,
                 state=saved.solver_state,
                 save_state=self._save,
+                predict=self.options.left_out,
             )
             gave_up = not solution.converged and history.n_iterations < problem.max_iter
             if gave_up and self.probe.arithmetic.dtype == np.float32:

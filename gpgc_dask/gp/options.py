@@ -42,6 +42,8 @@ class FitOptions:
         Whether the checkpoint of a finished fit is kept: the caller removes it later.
     listeners : tuple of callable
         Called with each entry of the history.
+    left_out : bool
+        Whether the read that certifies the optimum predicts each row without its group too.
     """
 
     solver: SolverName
@@ -53,6 +55,7 @@ class FitOptions:
     checkpoint: str | PathLike[str] | None = None
     keep_checkpoint: bool = False
     listeners: tuple[Callable[[dict[str, Any]], None], ...] = ()
+    left_out: bool = False
 
     @property
     def noise_bounds(self) -> tuple[float, float]:

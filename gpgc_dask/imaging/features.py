@@ -16,6 +16,7 @@ from gpgc_dask.core.arrays import Array, Features, Index
 from gpgc_dask.core.errors import InputError
 from gpgc_dask.imaging.backbones import Backbone, BackboneLike, find_backbone
 from gpgc_dask.imaging.masks import Codes
+from gpgc_dask.imaging.objects import PhotoObject
 from gpgc_dask.imaging.photos import Orientation, Photo, read_photo, reduce_photo
 from gpgc_dask.imaging.superpixels import (
     GRID,
@@ -211,6 +212,8 @@ class PhotoLabels:
         Class code of each pixel, or VOID, at working size.
     flags : tuple of str
         Conditions worth knowing, such as an empty mask.
+    objects : tuple of PhotoObject
+        Annotated objects, if the mask is drawn from such.
     """
 
     label: NDArray[np.uint8]
@@ -218,6 +221,7 @@ class PhotoLabels:
     pixels: NDArray[np.int64]
     mask: Codes
     flags: tuple[str, ...] = field(default=())
+    objects: tuple[PhotoObject, ...] = ()
 
 
 def label(

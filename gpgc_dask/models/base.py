@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from gpgc_dask.core.arrays import Array, Labels
 from gpgc_dask.core.display import notebook_module, render_card
 from gpgc_dask.models.kept_predictions import KeptPredictions
+from gpgc_dask.models.objects import empty_table, require_objects
 from gpgc_dask.models.persistence import save
 from gpgc_dask.models.protocol import Listener
 from gpgc_dask.models.review import rank, require_review, review
@@ -24,6 +25,9 @@ from gpgc_dask.models.validation import load_vectors, to_vector
 from gpgc_dask.quality.calibration import Calibration
 
 __all__ = ["DatasetModel"]
+
+TABLES = ("review_", "reviewed_objects_")
+"""Attributes that are tables of the last review."""
 
 
 class DatasetModel(ClassifierMixin, BaseEstimator, ABC):
@@ -51,6 +55,7 @@ class DatasetModel(ClassifierMixin, BaseEstimator, ABC):
     review_: pd.DataFrame
     leave_out_: KeptPredictions
     calibration_: Calibration
+    reviewed_objects_: pd.DataFrame
 
     @abstractmethod
     def decision_function(self, X: Any) -> Any:
@@ -174,6 +179,20 @@ class DatasetModel(ClassifierMixin, BaseEstimator, ABC):
         """The table of the last :meth:`review`; None where there was none."""
         return vars(self).get("review_")
 
+    @property
+    def objects_table(self) -> pd.DataFrame | None:
+        """Annotations and regions of the last :meth:`review`; None where there was none."""
+        return vars(self).get("reviewed_objects_")
+
+    @property
+    def objects_(self) -> pd.DataFrame:
+        """Annotations and regions of the last :meth:`review`, the most suspicious first.
+
+        See :func:`gpgc_dask.models.objects.objects_table` for the columns.
+        """
+        check_is_fitted(self)
+        return require_objects(self)
+
     # -- review, score, files --------------------------------------------------------------
 
     def review(self, dataset: Any) -> pd.DataFrame:
@@ -198,7 +217,7 @@ class DatasetModel(ClassifierMixin, BaseEstimator, ABC):
             ``flags``, ``superpixels`` and the paths of its files.
         """
         check_is_fitted(self)
-        self.leave_out_, calibration, self.review_ = review(self, dataset)
+        self.leave_out_, calibration, self.review_, self.reviewed_objects_ = review(self, dataset)
         if calibration is not None:
             self.calibration_ = calibration
         return self.review_
@@ -256,10 +275,11 @@ class DatasetModel(ClassifierMixin, BaseEstimator, ABC):
         credentials of a ``checkpoint``.
         """
         state: dict[str, Any] = {**super().__getstate__()}
-        if "review_" in state:
-            state["review_"] = {
-                name: np.array(values.tolist()) for name, values in state["review_"].items()
-            }
+        for table in TABLES:
+            if table in state:
+                state[table] = {
+                    name: np.array(values.tolist()) for name, values in state[table].items()
+                }
         if "leave_out_" in state:
             kept = state["leave_out_"]
             state["leave_out_"] = {"rows": kept.rows, "values": kept.values}
@@ -273,8 +293,10 @@ class DatasetModel(ClassifierMixin, BaseEstimator, ABC):
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        if "review_" in state:
-            state = state | {"review_": pd.DataFrame(state["review_"])}
+        for table in TABLES:
+            if table in state:
+                restored = pd.DataFrame(state[table])
+                state = state | {table: empty_table() if restored.empty else restored}
         if "leave_out_" in state:
             state = state | {"leave_out_": KeptPredictions(**state["leave_out_"])}
         if "calibration_" in state:
@@ -335,7 +357,7 @@ class DatasetModel(ClassifierMixin, BaseEstimator, ABC):
 
     def _remember(self, origin: dict[str, Any] | None) -> None:
         """Keep where the rows come from, and drop what an earlier fit has left."""
-        for name in ("dataset_", "review_", "leave_out_", "calibration_"):
+        for name in ("dataset_", *TABLES, "leave_out_", "calibration_"):
             self.__dict__.pop(name, None)
         if origin is not None:
             self.dataset_ = origin

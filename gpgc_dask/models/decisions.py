@@ -18,7 +18,7 @@ __all__ = ["class_probabilities", "decide", "likelihood_logits", "to_probabiliti
 def decide(
     mean: Any, classes: Labels, calibration: Calibration | None = None, block_info: Any = None
 ) -> Any:
-    """Labels (N,) of decision values: the most likely class.
+    """Labels (N,) of decision values.
 
     Parameters
     ----------
@@ -27,9 +27,10 @@ def decide(
     classes : (classes,) array
         Labels.
     calibration : Calibration, optional
-        Probabilities of more than two classes, of which the largest decides; by default the
-        largest decision value does. Of two classes the sign of the decision value always decides:
-        masks that are too small would make predictions by probability too small as well.
+        Of more than two classes its largest score decides, with classes between their natural and
+        equal frequencies (:meth:`Calibration.scores`); by default the largest decision value does.
+        Of two classes the sign of the decision value always decides: masks that are too small would
+        make predictions by probability too small as well.
 
     Raises
     ------
@@ -57,7 +58,7 @@ def decide(
         raise NotFiniteError((bad + first).tolist())
     if mean.ndim == 1:
         return classes[(mean > 0).astype(np.intp)]
-    return classes[(mean if calibration is None else calibration.logits(mean)).argmax(1)]
+    return classes[(mean if calibration is None else calibration.scores(mean)).argmax(1)]
 
 
 def likelihood_logits(mean: Any, std: Any, noise: float) -> Any:

@@ -47,9 +47,10 @@ class GPGC(LinearGP):
     rounds : int, default 2
         Rounds of the second look: each weights every row by the probability of its label, judged by
         the model without the row's group, and every group by its agreement, and computes ``coef_``
-        and ``covariance_factor_`` again, in two reads of the data. 0 is the method of the paper.
-        There is none with fewer than 10 groups, with groups of a dask array that are larger than
-        256 MB, or if a class would lose all its weight.
+        and ``covariance_factor_`` again. The first round takes two reads of the data, each other
+        one (two if groups are scattered). 0 is the method of the paper. There is none with fewer
+        than 10 groups, with groups of a dask array that are larger than 256 MB, or if a class would
+        lose all its weight.
     checkpoint : str or path-like, optional
         File (a path, or a URL such as s3://…) that holds the state of the fit after every read of
         the data. A fit on the same data resumes from it, and removes it at its end.

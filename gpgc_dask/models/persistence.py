@@ -30,6 +30,7 @@ from gpgc_dask.core.errors import (
 )
 from gpgc_dask.data.schema import check_plain, check_version
 from gpgc_dask.models.kept_predictions import KeptPredictions
+from gpgc_dask.models.objects import empty_table
 from gpgc_dask.models.protocol import FittedModel
 from gpgc_dask.models.registry import MODELS, model_class
 from gpgc_dask.quality.calibration import Calibration
@@ -224,6 +225,8 @@ def _read_model(stored: _Stored, estimator: str) -> FittedModel:
         model.dataset_ = _read_json(stored, "dataset")
     if "reviewjson" in stored:
         model.review_ = _read_table(stored, "review")
+    if "objectsjson" in stored:
+        model.reviewed_objects_ = _read_table(stored, "objects")
     if "calibration" in stored:
         model.calibration_ = Calibration.from_array(stored.arrays["calibration"])
     if stored.leave_out is not None:
@@ -258,6 +261,8 @@ def _write(model: FittedModel, location: Location) -> None:
         _write_json(group, "dataset", model.dataset_info)
     if model.review_table is not None:
         _write_table(group, "review", model.review_table)
+    if model.objects_table is not None:
+        _write_table(group, "objects", model.objects_table)
     if model.calibration is not None:
         _write_array(group, "calibration", model.calibration.to_array())
     if model.leave_out is not None:
@@ -337,14 +342,19 @@ def _plain(value: Any) -> Any:
 def _write_table(group: zarr.Group, name: str, table: pd.DataFrame) -> None:
     columns = list(table)
     _write_json(group, name, columns)
+    if table.empty:
+        return
     for key, column in zip(_column_keys(name, columns), columns, strict=True):
         _write_labels(group, key, np.array(table[column].tolist()))
 
 
 def _read_table(stored: _Stored, name: str) -> pd.DataFrame:
     columns = _read_json(stored, name)
-    keys = zip(_column_keys(name, columns), columns, strict=True)
-    return pd.DataFrame({column: _read_labels(stored, key) for key, column in keys})
+    keys = _column_keys(name, columns)
+    if not any(key in stored or f"{key}json" in stored for key in keys):
+        return empty_table()
+    pairs = zip(keys, columns, strict=True)
+    return pd.DataFrame({column: _read_labels(stored, key) for key, column in pairs})
 
 
 def _column_keys(name: str, columns: list[str]) -> list[str]:

@@ -73,6 +73,9 @@ class FittedModel(Protocol):
         Leave-image-out decision values of the last :meth:`review`; None where there are none.
     review_table : DataFrame or None
         What :meth:`review` returned last; None where it has not been called.
+    objects_table : DataFrame or None
+        Annotations and regions of the last :meth:`review`, the most suspicious first; None where
+        there was none.
     session_parameters : tuple of str
         Parameters that belong to the session and not to the model.
     saved_arrays, saved_values : tuple of str
@@ -123,6 +126,8 @@ class FittedModel(Protocol):
     def leave_out(self) -> KeptPredictions | None: ...
     @property
     def review_table(self) -> pd.DataFrame | None: ...
+    @property
+    def objects_table(self) -> pd.DataFrame | None: ...
 
     def get_params(self, deep: bool = True) -> dict[str, Any]: ...
 
@@ -138,6 +143,7 @@ class FittedModel(Protocol):
         *,
         sample_weight: Any = None,
         area: Any = None,
+        together: Any = None,
         return_agreement: bool = False,
     ) -> Any: ...
 

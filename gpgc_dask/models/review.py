@@ -18,11 +18,14 @@ from gpgc_dask.execution.compute import compute
 from gpgc_dask.execution.row_blocks import is_dask
 from gpgc_dask.models.decisions import decide
 from gpgc_dask.models.kept_predictions import KeptPredictions
+from gpgc_dask.models.objects import objects_table
 from gpgc_dask.models.protocol import FittedModel
 from gpgc_dask.models.second_look import MIN_GROUPS
 from gpgc_dask.models.validation import naming_groups
 from gpgc_dask.quality.calibration import Calibration, calibrate
-from gpgc_dask.quality.estimate import Evidence, estimate_quality
+from gpgc_dask.quality.consensus import compare_answers, reliability_weights
+from gpgc_dask.quality.estimate import estimate_quality
+from gpgc_dask.quality.predictions import Evidence
 
 __all__ = [
     "CLASS_IOU",
@@ -36,12 +39,15 @@ __all__ = [
     "require_dataset_info",
     "require_review",
     "review",
+    "review_objects",
 ]
 
 
 By = Literal["quality", "agreement", "confidence"]
 
 PATHS = ("image_path", "mask_path")
+ABOUT = ("photo_name", "group", "annotator", "annotated")
+"""What is known of the images and their masks, in the dataset and in reviews."""
 
 CLASS_IOU = "iou:"
 """Columns of the IoU of single classes start with this."""
@@ -49,7 +55,7 @@ CLASS_IOU = "iou:"
 
 def review(
     model: FittedModel, dataset: xr.Dataset
-) -> tuple[KeptPredictions, Calibration | None, pd.DataFrame]:
+) -> tuple[KeptPredictions, Calibration | None, pd.DataFrame, pd.DataFrame]:
     """Assess each image of the dataset that a model was fitted on.
 
     Parameters
@@ -76,15 +82,45 @@ def review(
           superpixels by their area; NaN where the mask is void.
         - With more than two classes, ``iou:CLASS`` for each of them, its part of the agreement; NaN
           where neither mask nor prediction contain it.
+        - ``usual_agreement``: what the agreement with calibrated probabilities would be if the mask
+          were right; low for images that are hard to predict.
+        - ``consensus``: IoU of the mask with the majority of the other answers for its photo,
+          which vote by 1/noise; only if photos have several answers. ``consensus_of_all`` includes
+          its own vote.
+        - ``photo_name``, ``group``, ``annotator``, ``annotated`` of the dataset.
         - ``noise_variance``, ``confidence`` of the model, NaN for images left out of the fit. A GP
           has one noise for all images and no confidence, an SVM a confidence by its margin and no
           noise.
+    objects : DataFrame
+        One row per annotation and per region where a mask is probably wrong: see
+        :func:`gpgc_dask.models.objects.objects_table`.
     """
     arrays = _check_and_read(model, dataset)
     values = _leave_out_values(model, dataset, arrays).astype(np.float32, copy=False)
-    calibration = _calibration(model, arrays, values)
-    table = _table(model, dataset, arrays, values, calibration)
-    return KeptPredictions(arrays.digest(), values), calibration, table
+    evidence = _evidence(model, dataset, arrays, values)
+    calibration = _calibration(evidence)
+    table = _table(model, dataset, evidence, calibration)
+    kept = KeptPredictions(arrays.digest(), values)
+    return kept, calibration, table, objects_table(dataset, evidence, table["quality"].to_numpy())
+
+
+def review_objects(model: FittedModel, dataset: xr.Dataset) -> pd.DataFrame:
+    """Score the annotations of the dataset that a model was fitted on, and find wrong regions.
+
+    Features are not read if the model keeps a review.
+
+    Returns
+    -------
+    DataFrame
+        See :func:`gpgc_dask.models.objects.objects_table`.
+    """
+    arrays = _check_and_read(model, dataset)
+    values = _leave_out_values(model, dataset, arrays)
+    evidence = _evidence(model, dataset, arrays, values)
+    table = model.review_table if _is_kept(model, arrays) else None
+    if table is None or not has_quality(table):
+        table = estimate_quality(dataset, evidence)
+    return objects_table(dataset, evidence, table["quality"].to_numpy())
 
 
 def predict_and_review(model: FittedModel, dataset: xr.Dataset) -> tuple[Index, pd.DataFrame]:
@@ -104,7 +140,8 @@ def predict_and_review(model: FittedModel, dataset: xr.Dataset) -> tuple[Index, 
     predicted = np.asarray(decide(values, model.classes_, model.calibration), dtype=np.intp)
     table = model.review_table if _is_kept(model, arrays) else None
     if table is None or not has_quality(table):
-        return predicted, _table(model, dataset, arrays, values, model.calibration)
+        evidence = _evidence(model, dataset, arrays, values)
+        return predicted, _table(model, dataset, evidence, model.calibration)
     paths = {name: text_values(dataset[name]) for name in PATHS}  # the files may have moved
     return predicted, table.assign(**paths)
 
@@ -126,12 +163,10 @@ def count_confusions(model: FittedModel, dataset: xr.Dataset) -> pd.DataFrame:
         do not count.
     """
     arrays = _check_and_read(model, dataset)
-    n_classes = model.classes_.size
-    given = find_labels(model.classes_, arrays.y)[0]
-    values = _leave_out_values(model, dataset, arrays)
-    predicted = decide(values, np.arange(n_classes), model.calibration)
-    area = arrays.area * (arrays.weight > 0)
-    pixels = group_sums(given * n_classes + predicted, area, n_classes**2)
+    evidence = _evidence(model, dataset, arrays, _leave_out_values(model, dataset, arrays))
+    n_classes = evidence.n_classes
+    predicted = decide(evidence.values, np.arange(n_classes), model.calibration)
+    pixels = group_sums(evidence.codes * n_classes + predicted, evidence.area, n_classes**2)
     names = _class_names(model, dataset)
     counts = pixels.reshape(n_classes, n_classes).round().astype(np.int64)
     return pd.DataFrame(counts, names, names)
@@ -171,81 +206,93 @@ def _leave_out_values(model: FittedModel, dataset: xr.Dataset, arrays: TrainingA
     return np.asarray(values)
 
 
+def _evidence(
+    model: FittedModel, dataset: xr.Dataset, arrays: TrainingArrays, values: Features
+) -> Evidence:
+    """What is known of the rows after the fit."""
+    names = text_values(dataset["image_name"])
+    return Evidence(
+        values=values,
+        codes=find_labels(model.classes_, arrays.y)[0],
+        area=arrays.area * (arrays.weight > 0),
+        image=np.asarray(arrays.groups.codes, dtype=np.intp),
+        noise=_of_images(model, model.group_noise, names, model.typical_noise),
+        classes=np.asarray(model.classes_, dtype=np.intp),
+        unit=_units(dataset),
+    )
+
+
+def _units(dataset: xr.Dataset) -> Index | None:
+    """(J,) number of each image's group; None if the dataset has no groups."""
+    if "group" not in dataset:
+        return None
+    return _first_numbers(text_values(dataset["group"]))
+
+
+def _first_numbers(names: Labels) -> Index:
+    """(n,) number of each name, in the order in which they first occur."""
+    _, first, number = np.unique(names, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[number]
+
+
 def _table(
     model: FittedModel,
     dataset: xr.Dataset,
-    arrays: TrainingArrays,
-    values: Features,
+    evidence: Evidence,
     calibration: Calibration | None,
 ) -> pd.DataFrame:
     names = text_values(dataset["image_name"])
-    image = np.asarray(arrays.groups.codes, dtype=np.intp)
-    noise = _of_images(model, model.group_noise, names, model.typical_noise)
-    table = pd.DataFrame(
-        {
-            "image": names,
-            **_quality(model, dataset, arrays, image, values, noise),
-            **_agreement(model, dataset, arrays, image, values, calibration),
-            "noise_variance": noise,
-            "confidence": _of_images(model, model.group_confidence, names),
-            "flags": text_values(dataset["flags"]),
-            "superpixels": np.bincount(image, minlength=names.size),
-        }
+    table = estimate_quality(dataset, evidence)
+    if "photo_name" in dataset:
+        photo = _first_numbers(text_values(dataset["photo_name"]))
+        weights = reliability_weights(evidence.noise, table["quality"].to_numpy())
+        consensus = compare_answers(dataset, photo, weights, evidence.classes)
+        if consensus is not None:
+            for name, values in zip(("consensus", "consensus_of_all"), consensus.T, strict=True):
+                table[name] = np.where(evidence.labelled, values, np.nan)
+    table.insert(0, "image", names)
+    return table.assign(
+        **_agreement(evidence, _class_names(model, dataset), calibration),
+        noise_variance=evidence.noise,
+        confidence=_of_images(model, model.group_confidence, names),
+        flags=text_values(dataset["flags"]),
+        superpixels=np.bincount(evidence.image, minlength=names.size),
+        **{name: text_values(dataset[name]) for name in (*PATHS, *ABOUT) if name in dataset},
     )
-    for path in PATHS:
-        table[path] = text_values(dataset[path])
-    return table
 
 
-def _quality(
-    model: FittedModel,
-    dataset: xr.Dataset,
-    arrays: TrainingArrays,
-    image: Index,
-    values: Features,
-    noise: Array,
-) -> dict[str, Array]:
-    """Columns of the estimated quality; NaN for images without labels."""
-    codes = find_labels(model.classes_, arrays.y)[0]
-    area = arrays.area * (arrays.weight > 0)
-    evidence = Evidence(values, codes, area, image, noise, model.classes_.size)
-    estimated = estimate_quality(dataset, evidence)
-    return {str(name): estimated[name].to_numpy() for name in estimated}
-
-
-def _calibration(
-    model: FittedModel, arrays: TrainingArrays, values: Features
-) -> Calibration | None:
-    image = np.asarray(arrays.groups.codes, dtype=np.intp)
-    has_weight = arrays.weight > 0
-    if np.unique(image[has_weight]).size < MIN_GROUPS:
+def _calibration(evidence: Evidence) -> Calibration | None:
+    if evidence.labelled.sum() < MIN_GROUPS:
         return None
-    codes, n_images = find_labels(model.classes_, arrays.y)[0], len(arrays.groups.categories)
-    area = arrays.area * has_weight
-    return calibrate(values, codes, area, image, n_images, model.classes_.size)
+    return calibrate(
+        evidence.values,
+        evidence.codes,
+        evidence.area,
+        evidence.image,
+        evidence.n_images,
+        evidence.n_classes,
+    )
 
 
 def _agreement(
-    model: FittedModel,
-    dataset: xr.Dataset,
-    arrays: TrainingArrays,
-    image: Index,
-    values: Features,
-    calibration: Calibration | None,
+    evidence: Evidence, class_names: list[str], calibration: Calibration | None
 ) -> dict[str, Array]:
     """Columns of the IoU of given with predicted labels; NaN for images without labels."""
-    names, n_classes = np.asarray(arrays.groups.categories), model.classes_.size
-    codes = find_labels(model.classes_, arrays.y)[0]
-    predicted = decide(values, np.arange(n_classes), calibration)
-    has_weight = arrays.weight > 0
-    area = arrays.area * has_weight
-    agreement = group_agreement(codes, predicted, image, area, n_classes, names)
-    labelled = np.bincount(image, has_weight, names.size) > 0
+    n_classes = evidence.n_classes
+    agreement = group_agreement(
+        evidence.codes,
+        decide(evidence.values, np.arange(n_classes), calibration),
+        evidence.image,
+        evidence.area,
+        n_classes,
+        np.arange(evidence.n_images),
+    )
+    labelled = evidence.labelled
     if labelled.sum() < 2:  # there is no other image to agree with
-        labelled[:] = False
+        labelled = np.zeros_like(labelled)
     columns = {"agreement": np.where(labelled, agreement.iou, np.nan)}
     if n_classes > 2:
-        for name, iou in zip(_class_names(model, dataset), agreement.class_iou.T, strict=True):
+        for name, iou in zip(class_names, agreement.class_iou.T, strict=True):
             columns[CLASS_IOU + name] = np.where(labelled, iou, np.nan)
     return columns
 

@@ -4,7 +4,10 @@ One noise variance per group cannot express that a part of a mask is wrong. The 
 row by the model without its group is independent of the labels of that group. Each round weights
 every row by the probability of its label under this prediction, and every group by the agreement of
 its labels with it, and computes the posterior of the weights again. Noise variances, scales and
-redundancy stay those of the fit, so that a round takes two reads of the data and one factorisation.
+redundancy stay those of the fit. The read that certified the optimum has usually computed the
+predictions for the first round, which then takes one read of the data, otherwise two. Its
+calibration and class weights serve the later rounds too, so that each of these takes one read if
+the rows of every group are adjacent.
 """
 
 from __future__ import annotations
@@ -20,13 +23,13 @@ from gpgc_dask.core.progress import SECOND_LOOK
 from gpgc_dask.gp.evidence import Posterior, posterior
 from gpgc_dask.gp.fit import FitResult, OpenSweeps
 from gpgc_dask.gp.oracle.base import Rows
+from gpgc_dask.gp.oracle.rows import RowSweeps
 from gpgc_dask.gp.solvers.redundancy import MIN_GROUPS_FOR_REDUNDANCY
 from gpgc_dask.gp.solvers.run import algebra
 from gpgc_dask.gp.training import Training
-from gpgc_dask.models.decisions import decide
 from gpgc_dask.quality.calibration import Calibration, calibrate
 
-__all__ = ["MIN_GROUPS", "ClassRule", "Rounds", "SecondLook", "look_again", "weigh_rows"]
+__all__ = ["MIN_GROUPS", "ClassRule", "Rounds", "RowRule", "SecondLook", "look_again"]
 
 MIN_GROUPS = MIN_GROUPS_FOR_REDUNDANCY
 """With fewer groups there is no second look: the others allow no judgement of each of them."""
@@ -78,6 +81,8 @@ class Rounds:
         Computes the class weights from the weights of the rows.
     n_rounds : int
         Number of rounds.
+    together : (N,) array of int, optional
+        What each row is left out with; by default its group.
     look : SecondLook or None
         The result, as of :func:`look_again`.
     """
@@ -85,10 +90,23 @@ class Rounds:
     training: Training
     class_rule: ClassRule
     n_rounds: int
+    together: Index | None = None
     look: SecondLook | None = None
 
+    @property
+    def wanted(self) -> bool:
+        """Whether there is a round to do: some are asked for, and there are enough groups."""
+        return self.n_rounds > 0 and self.training.rows.n_groups >= MIN_GROUPS
+
+    @property
+    def uses_groups(self) -> bool:
+        """Whether a round needs predictions of rows without their group, and nothing else."""
+        return self.wanted and self.together is None
+
     def __call__(self, result: FitResult, open_sweeps: OpenSweeps) -> None:
-        self.look = look_again(result, open_sweeps, self.training, self.class_rule, self.n_rounds)
+        self.look = look_again(
+            result, open_sweeps, self.training, self.class_rule, self.n_rounds, self.together
+        )
 
 
 def look_again(
@@ -97,6 +115,7 @@ def look_again(
     training: Training,
     class_rule: ClassRule,
     rounds: int,
+    together: Index | None = None,
 ) -> SecondLook | None:
     """Weight the rows of a finished fit and compute its posterior again.
 
@@ -112,6 +131,9 @@ def look_again(
         Computes the class weights from the weights of the rows.
     rounds : int
         Number of rounds.
+    together : (N,) array of int, optional
+        What each row is left out with, numbered from 0; by default its group. A round then takes
+        two reads.
 
     Returns
     -------
@@ -119,82 +141,138 @@ def look_again(
         None if there is nothing to look at: with fewer than 10 groups, groups that are too large
         for the memory of a task, or if a class would lose all its weight.
     """
-    rows, params = training.rows, result.point.params
+    params, history = result.point.params, result.history
+    rows = replace(training.rows, given_weights=training.sample_weight)
     sweeps = open_sweeps(rows)
     if rows.n_groups < MIN_GROUPS or not sweeps.holds_groups:
         return None
-    # Rows count the same, as superpixels are of about the same size, and arrays have no areas.
-    area = (training.sample_weight > 0).astype(np.float64)
     scales = np.exp(0.5 * params.log_scales)[training.feature_index]
-    history, post, look = result.history, result.point.post, None
+    noise = (params.log_noise, params.redundancy)
+    post, known = result.point.post, result.solution.left_out
+    last, rule, moments = None, None, None
     for number in range(1, rounds + 1):
-        history.change_oracle(sweeps)
-        with history.timed("sweep"):
-            values = sweeps.leave_out(post, params.log_noise, params.redundancy)
-        with history.timed("solve"):
-            weight = weigh_rows(values, rows, training.sample_weight, area)
-            factors = class_rule(weight.astype(np.float64))
-        if not _keeps_classes(weight, training):
+        leave_out, left_out_noise = _without(open_sweeps, sweeps, rows, noise, together)
+        history.change_oracle(leave_out)
+        if rule is not None and sweeps.whole_groups and leave_out is sweeps:
+            with history.timed("sweep"):
+                values, weights, moments = sweeps.reweight(post, *noise, rule)
+        else:
+            with history.timed("sweep"):
+                if known is None:
+                    known = leave_out.leave_out(post, *left_out_noise)
+                values = known
+            with history.timed("solve"):
+                rule = rule or RowRule.from_values(values, rows, class_rule)
+                weights, known = rule(values, rows), None
+        if not _keeps_classes(weights, training):
             break
-        rows = replace(rows, weights=weight * factors[rows.codes])
+        rows = replace(rows, weights=weights.astype(np.float64))
         sweeps = open_sweeps(rows)
-        history.change_oracle(sweeps)
-        with history.timed("sweep"):
-            moments = sweeps.moments(params.log_noise, params.redundancy)
+        if moments is None:
+            history.change_oracle(sweeps)
+            with history.timed("sweep"):
+                moments = sweeps.moments(*noise)
         with algebra(history, scales.size):
-            post = posterior(moments, scales)
-            calibration = _calibrate(values, rows, area)
-        look = SecondLook(post, weight, factors, calibration, number)
+            post, moments = posterior(moments, scales), None
+        last = rule, values, rows, number
         history.append_round(f"{SECOND_LOOK} {number}")
-    return look
+    if last is None:
+        return None
+    rule, values, rows, number = last
+    calibration = _calibrate(values, rows)
+    return SecondLook(post, rule.unscaled(rows), rule.class_weight, calibration, number)
 
 
-def weigh_rows(values: Array, rows: Rows, sample_weight: Array, area: Array) -> Features:
-    """Weights w P(y) ρ of the rows.
+def _without(
+    open_sweeps: OpenSweeps,
+    sweeps: RowSweeps,
+    rows: Rows,
+    noise: tuple[Array, float],
+    together: Index | None,
+) -> tuple[RowSweeps, tuple[Array, float]]:
+    """Sweeps that leave out what belongs together, and their noise.
 
-    Parameters
-    ----------
-    values : (N, 1) or (N, classes) array
-        Decision values, each from a model that never saw the row's group.
-    rows : Rows
-        Labels and groups of the rows.
-    sample_weight : (N,) array
-        Weights w of the caller.
-    area : (N,) array
-        Size of each row in the agreement; 0 for rows that do not count.
-
-    Returns
-    -------
-    (N,) array of float32
-        w times the probability of the given label, times the agreement ρ of the group: IoU of the
-        second of two classes; with more classes, the share of the area that is predicted right.
+    Only precisions matter: rows have the noise of their own group in their weights. Units that are
+    too large for the memory of a task are ignored.
     """
-    calibration = _calibrate(values, rows, area, balanced=rows.n_classes == 2)
-    predicted = np.empty(len(rows), dtype=np.intp)
-    given = np.empty(len(rows))
-    for start in range(0, len(rows), BLOCK_ROWS):
-        part = slice(start, start + BLOCK_ROWS)
-        predicted[part] = _hard(values[part], rows.n_classes, calibration)
-        shares = calibration.probabilities(values[part])
-        given[part] = np.take_along_axis(shares, rows.codes[part, None], axis=1)[:, 0]
-    rho = np.clip(_agreement(predicted, rows, area), MIN_AGREEMENT, 1.0)
-    weight: Features = (sample_weight * given * rho[rows.groups]).astype(np.float32)
-    return weight
+    if together is None:
+        return sweeps, noise
+    log_noise, redundancy = noise
+    weights = rows.weights * np.exp(-log_noise[rows.groups])
+    n_units = int(together.max()) + 1
+    units = open_sweeps(replace(rows, weights=weights, groups=together, n_groups=n_units))
+    if n_units < 2 or not units.holds_groups:
+        return sweeps, noise
+    return units, (np.zeros(n_units), redundancy)
+
+
+@dataclass(frozen=True)
+class RowRule:
+    """Computes weights of rows from predictions without their groups: w P(y) ρ class weight.
+
+    P(y) is the probability of the given label, and ρ the agreement of the group: IoU of the second
+    of two classes; with more classes, the share of the rows that are predicted right. Rows count
+    the same there, as superpixels are of about the same size, and arrays have no areas.
+
+    Attributes
+    ----------
+    calibration : Calibration
+        Turns predictions into probabilities; balanced for two classes.
+    class_weight : (classes,) array
+        Factor of the weights of each class.
+    """
+
+    calibration: Calibration
+    class_weight: Array
+
+    @classmethod
+    def from_values(cls, values: Array, rows: Rows, class_rule: ClassRule) -> RowRule:
+        """The rule for predictions (N, t) of all rows."""
+        calibration = _calibrate(values, rows, balanced=rows.n_classes == 2)
+        plain = cls(calibration, np.ones(rows.n_classes))
+        return cls(calibration, class_rule(plain(values, rows).astype(np.float64)))
+
+    def __call__(self, values: Array, rows: Rows) -> Features:
+        """(n,) weights, as float32, of rows of whole groups with predictions (n, t)."""
+        given = _given_weights(rows)
+        predicted = np.empty(len(rows), dtype=np.intp)
+        weight = np.empty(len(rows))
+        for start in range(0, len(rows), BLOCK_ROWS):
+            part = slice(start, start + BLOCK_ROWS)
+            predicted[part] = _hard(values[part], rows.n_classes, self.calibration)
+            shares = self.calibration.probabilities(values[part])
+            weight[part] = np.take_along_axis(shares, rows.codes[part, None], axis=1)[:, 0]
+        rho = np.clip(_agreement(predicted, rows), MIN_AGREEMENT, 1.0)
+        weight *= given * rho[rows.groups] * self.class_weight[rows.codes]
+        return weight.astype(np.float32)
+
+    def unscaled(self, rows: Rows) -> Features:
+        """(N,) weights of rows without the class weights, as float32."""
+        factor = self.class_weight[rows.codes]
+        weight = np.divide(rows.weights, factor, out=np.zeros(len(rows)), where=factor > 0)
+        return weight.astype(np.float32)
+
+
+def _given_weights(rows: Rows) -> Array:
+    return rows.weights if rows.given_weights is None else rows.given_weights
 
 
 def _hard(values: Array, n_classes: int, calibration: Calibration) -> Index:
-    columns = values[:, 0] if n_classes == 2 else values
-    return np.asarray(decide(columns, np.arange(n_classes), calibration), dtype=np.intp)
+    if n_classes == 2:
+        return (values[:, 0] > 0).astype(np.intp)
+    return np.asarray(calibration.logits(values).argmax(1))
 
 
-def _calibrate(values: Array, rows: Rows, area: Array, *, balanced: bool = False) -> Calibration:
+def _calibrate(values: Array, rows: Rows, *, balanced: bool = False) -> Calibration:
+    area = (_given_weights(rows) > 0).astype(np.float64)
     return calibrate(
         values, rows.codes, area, rows.groups, rows.n_groups, rows.n_classes, balanced=balanced
     )
 
 
-def _agreement(predicted: Index, rows: Rows, area: Array) -> Array:
-    """(J,) agreement of predicted with given labels."""
+def _agreement(predicted: Index, rows: Rows) -> Array:
+    """(J,) agreement of predicted with given labels; groups without rows have 0 or 1."""
+    area = (_given_weights(rows) > 0).astype(np.float64)
     if rows.n_classes == 2:
         names = np.arange(rows.n_groups)
         return group_agreement(rows.codes, predicted, rows.groups, area, 2, names).iou
@@ -206,5 +284,5 @@ def _agreement(predicted: Index, rows: Rows, area: Array) -> Array:
 def _keeps_classes(weight: Features, training: Training) -> bool:
     """Whether every class that has weight in the fit still has some."""
     codes, n_classes = training.rows.codes, training.rows.n_classes
-    before = group_sums(codes, training.sample_weight, n_classes)
+    before = group_sums(codes, training.rows.weights, n_classes)
     return bool(np.all((group_sums(codes, weight, n_classes) > 0) | (before == 0)))

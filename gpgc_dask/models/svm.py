@@ -31,7 +31,7 @@ from gpgc_dask.gp.training import Training
 from gpgc_dask.models._hinge import Chosen, Problem
 from gpgc_dask.models.base import DatasetModel
 from gpgc_dask.models.decisions import decide
-from gpgc_dask.models.leave_group_out import find_classes, measure_agreement
+from gpgc_dask.models.leave_group_out import code_units, find_classes, measure_agreement
 from gpgc_dask.models.margins import group_means, label_margins, margin_confidence
 from gpgc_dask.models.svm_memory import check_size, training_bytes
 from gpgc_dask.models.svm_rows import check_finite_values, fold_numbers, load_rows, sample_rows
@@ -319,7 +319,7 @@ class MarginSVM(DatasetModel):
     def predict(self, X: Any) -> Any:
         """Labels (N,) by the largest decision value, among ``classes_``; lazy for a dask X.
 
-        Of more than two classes, after a review, the calibrated probability decides.
+        Of more than two classes, after a review, the calibrated probability decides, as for GPGC.
         """
         return decide(self.decision_function(X), self.classes_, self.calibration)
 
@@ -331,6 +331,7 @@ class MarginSVM(DatasetModel):
         *,
         sample_weight: Any = None,
         area: Any = None,
+        together: Any = None,
         return_agreement: bool = False,
     ) -> Any:
         """Predict each row by an SVM that never saw the row's group.
@@ -340,7 +341,7 @@ class MarginSVM(DatasetModel):
 
         Parameters
         ----------
-        X, y, groups, sample_weight, area, return_agreement
+        X, y, groups, sample_weight, area, together, return_agreement
             As of :meth:`gpgc_dask.GPGC.leave_group_out`.
 
         Returns
@@ -351,12 +352,15 @@ class MarginSVM(DatasetModel):
             Only if ``return_agreement``.
         """
         check_is_fitted(self)
-        arrays = input_arrays(X, y=y, groups=groups, weight=sample_weight, area=area)
+        arrays = input_arrays(
+            X, y=y, groups=groups, weight=sample_weight, area=area, together=together
+        )
         training = check_training(arrays.X, arrays.y, arrays.groups, None, arrays.weight, None)
         n = len(training.rows)
         codes = find_classes(self, training.classes)[training.rows.codes]
         rows = replace(training.rows, codes=codes, n_classes=self.classes_.size)
-        fold = fold_numbers(codes, rows.groups, int(self.n_folds))
+        units = code_units(arrays.together, n)
+        fold = fold_numbers(codes, rows.groups if units is None else units, int(self.n_folds))
         X = load_rows(training.X, np.arange(n))
         values = np.empty((n, len(self.coef_)))
         for number in range(int(fold.max()) + 1):

@@ -431,6 +431,7 @@ def without_empty_images(arrays: TrainingArrays) -> TrainingArrays:
         arrays,
         X=select_rows(arrays.X, keep),
         groups=arrays.groups[keep],
+        together=None if arrays.together is None else arrays.together[keep],
         place=np.flatnonzero(keep),
         **rows,
     )

@@ -6,26 +6,30 @@ from typing import Literal
 
 import numpy as np
 
-from gpgc_dask.core.arrays import Index, Mask
+from gpgc_dask.core.arrays import Array, Index, Mask
 from gpgc_dask.imaging.masks import VOID
 from gpgc_dask.imaging.photos import Pixels
+from gpgc_dask.results.colours import KIND_COLOURS, class_colours
 from gpgc_dask.results.pictures import Painted
 
 __all__ = ["Kind", "overlay"]
 
 Kind = Literal["given", "predicted", "differ"]
 
-GIVEN, PREDICTED, DIFFER = (255, 140, 0), (0, 163, 224), (255, 43, 214)
-PALETTE = (
-    (240, 228, 66), (255, 140, 0), (0, 163, 224), (80, 200, 120), (200, 80, 200), (240, 220, 60),
-    (120, 120, 255), (255, 110, 110), (0, 200, 190), (170, 120, 60), (150, 200, 60),
-    (255, 150, 220),
-)  # fmt: skip
-COLOURS = np.array([(0, 0, 0), GIVEN, PREDICTED, DIFFER, *PALETTE], dtype=np.float32)
-"""Colours by index; 0 leaves the photo unchanged."""
+EDGE, OBJECT, CLASS, DIFFERENCE = 0.95, 0.4, 0.5, 0.65
+"""Share of the colour in the pixels of a border, of the object of two classes, of one of several
+classes, and of a difference."""
 
-EDGE = 0.95
-"""Share of the colour of a region in the pixels of its border."""
+HATCH, HATCH_PERIOD, HATCH_WIDTH = (150, 150, 150), 6, 2
+"""Void is hatched in grey."""
+
+STRIPE_PERIOD = 8
+"""A wrong class is striped in the colours of the given and the predicted class."""
+
+NOTHING, MISSING, SPURIOUS, HATCHED, CLASSES = 0, 1, 2, 3, 4
+"""What a pixel shows; class c is CLASSES + c. A wrong class is (given + 1)·BASE + CLASSES + c."""
+
+BASE = 1024
 
 
 def overlay(photo: Painted, kind: Kind, n_classes: int, background: int) -> Pixels:
@@ -36,11 +40,12 @@ def overlay(photo: Painted, kind: Kind, n_classes: int, background: int) -> Pixe
     photo : Painted
         The photo with its given and its predicted mask.
     kind : {"given", "predicted", "differ"}
-        What to draw.
+        What to draw. Differences are missing (only the prediction has an object), spurious (only
+        the given mask has one), or a wrong class.
     n_classes : int
-        Number of classes. With two classes, the second one is drawn.
+        Number of classes. Of two classes the second one is drawn, of more all of them.
     background : int
-        Number of the class that is not drawn, -1 for none.
+        Number of the class without objects, -1 for none.
 
     Returns
     -------
@@ -50,27 +55,48 @@ def overlay(photo: Painted, kind: Kind, n_classes: int, background: int) -> Pixe
     pixels = photo.pixels.astype(np.float32)
     if kind == "differ":
         pixels = np.repeat(0.75 * pixels.mean(2, keepdims=True), 3, axis=2)
-    share = np.where(_edges(codes), EDGE, 0.65 if kind == "differ" else 0.4)
-    share = np.where(codes > 0, share, 0.0)[:, :, None]
-    mixed: Pixels = np.round((1 - share) * pixels + share * COLOURS[codes]).astype(np.uint8)
+    diagonal = np.add.outer(np.arange(codes.shape[0]), np.arange(codes.shape[1]))
+    colours = _colours(codes, diagonal, class_colours(n_classes, background))
+    inside = DIFFERENCE if kind == "differ" else OBJECT if n_classes == 2 else CLASS
+    share = np.where(_edges(codes), EDGE, inside)
+    hatched = np.where(diagonal % HATCH_PERIOD < HATCH_WIDTH, DIFFERENCE, 0.0)
+    share = np.where(codes == HATCHED, hatched, np.where(codes == NOTHING, 0.0, share))[:, :, None]
+    mixed: Pixels = np.round((1 - share) * pixels + share * colours).astype(np.uint8)
     return mixed
 
 
 def _codes(photo: Painted, kind: Kind, n_classes: int, background: int) -> Index:
-    """(height, width) index of the colour of each pixel."""
+    """(height, width) what each pixel shows."""
     given, predicted = photo.given.astype(np.intp), photo.predicted.astype(np.intp)
+    background = 0 if n_classes == 2 else background
+    void = given == VOID
     if kind == "differ":
-        apart = (given != predicted) & (given != VOID)
-        return np.where(apart, np.where(given == 1, 1, 2) if n_classes == 2 else 3, 0)
-    labels = given if kind == "given" else predicted
-    if n_classes == 2:
-        return np.where(labels == 1, 1 if kind == "given" else 2, 0)
-    unpainted = (labels == background) | (labels == VOID)
-    return np.where(unpainted, 0, 4 + labels % len(PALETTE))
+        wrong = BASE * (given + 1) + CLASSES + predicted
+        codes = np.where(predicted == background, SPURIOUS, wrong)
+        codes = np.where(given == background, MISSING, codes)
+        codes = np.where(given == predicted, NOTHING, codes)
+    elif n_classes == 2:
+        labels, shown = (given, SPURIOUS) if kind == "given" else (predicted, MISSING)
+        codes = np.where(labels == 1, shown, NOTHING)
+    else:
+        codes = CLASSES + (given if kind == "given" else predicted)
+    return codes if kind == "predicted" else np.where(void, HATCHED, codes)
+
+
+def _colours(codes: Index, diagonal: Index, classes: tuple[tuple[int, int, int], ...]) -> Array:
+    """(height, width, 3) colour of each pixel."""
+    table = np.array(
+        [(0, 0, 0), KIND_COLOURS["missing"], KIND_COLOURS["spurious"], HATCH, *classes],
+        dtype=np.float64,
+    )
+    given, shown = codes // BASE - 1 + CLASSES, codes % BASE
+    striped = (codes >= BASE) & (diagonal % STRIPE_PERIOD < STRIPE_PERIOD // 2)
+    colours: Array = table[np.where(striped, given, shown)]
+    return colours
 
 
 def _edges(codes: Index) -> Mask:
-    """(height, width) whether a pixel has a neighbour of another colour."""
+    """(height, width) whether a pixel has a neighbour that shows something else."""
     edges = np.zeros(codes.shape, dtype=bool)
     across, down = codes[:, 1:] != codes[:, :-1], codes[1:] != codes[:-1]
     edges[:, 1:] |= across

@@ -33,7 +33,7 @@ def count_products(shape: Shape, sweeps: Sweeps, *, estimate_redundancy: bool) -
     sample = GRAMS_PER_SAMPLE * float(sweeps.sample_rows) * shape.n_features**2
     return (
         square * (sweeps.surveys + sweeps.steps + sweeps.certificates + sweeps.looks)
-        + sweeps.looks * float(shape.n_rows) * _group_products(shape)
+        + (sweeps.looks + sweeps.final_looks) * float(shape.n_rows) * _group_products(shape)
         + linear * LINEAR_PRODUCTS * with_linear
         + sample
     )
@@ -71,7 +71,9 @@ def estimate_seconds(
         + sweeps.steps * (gram + read + linear + leave_out)
         + sweeps.certificates * certificate
         + sweeps.looks * (k * k / machine.triangular_per_second + read + linear)
-        + sweeps.looks * _group_products(shape) / machine.products_per_second
+        + (sweeps.looks + sweeps.final_looks)
+        * (_group_products(shape) / machine.products_per_second)
+        - sweeps.shared * read
     )
     n_tasks = count_tasks(shape.n_rows, shape.n_features, threads)
     busy = min(n_tasks / threads, 1.0)
@@ -82,7 +84,7 @@ def estimate_seconds(
     repeated = sweeps.repeated * n * read / threads
     cluster = 0.0
     if resources.separate:
-        n_sweeps = sweeps.surveys + sweeps.steps + sweeps.certificates + sweeps.looks
+        n_sweeps = sweeps.graphs
         bandwidth = machine.network_bytes_per_second * max(resources.workers / 2, 1)
         cluster = n_sweeps * SECONDS_PER_GRAPH + network / bandwidth
     return rows / busy + idle + algebra + sample + repeated + cluster
@@ -107,7 +109,7 @@ def network_bytes(
     with_factor = (
         sweeps.certificates + sweeps.looks + (sweeps.steps if estimate_redundancy else 0.0)
     )
-    n_sweeps = sweeps.surveys + sweeps.steps + sweeps.certificates + sweeps.looks
+    n_sweeps = sweeps.graphs
     total = (sweeps.surveys + sweeps.steps) * moments + with_factor * factor
-    total += sweeps.looks * 8 * shape.n_rows * shape.n_targets
+    total += (sweeps.looks + sweeps.final_looks) * 8 * shape.n_rows * shape.n_targets
     return int(total + n_sweeps * row_vectors + sweeps.steps * weight_gradient_bytes(shape))

@@ -38,6 +38,10 @@ class Sweeps:
         Number of rows of the sample of a warm start, 0 without one.
     looks : float
         Sweeps that predict rows without their group, for the second look.
+    shared : float
+        Reads that serve both a look and the survey after it.
+    final_looks : float
+        Certificates that predict rows without their group, too: the first look then takes no read.
     """
 
     surveys: float
@@ -46,11 +50,18 @@ class Sweeps:
     repeated: float
     sample_rows: int
     looks: float = 0.0
+    shared: float = 0.0
+    final_looks: float = 0.0
 
     @property
     def reads(self) -> float:
         """Reads of the data in all."""
-        return self.surveys + self.steps + self.certificates + self.repeated + self.looks
+        return self.graphs + self.repeated
+
+    @property
+    def graphs(self) -> float:
+        """Graphs of tasks over all rows."""
+        return self.surveys + self.steps + self.certificates + self.looks - self.shared
 
 
 def expected_rounds(shape: Shape, rounds: int) -> int:
@@ -74,11 +85,22 @@ def expected_sweeps(
     separable : bool
         Whether each group has a noise variance of its own.
     rounds : int, default 0
-        Rounds of the second look, of two reads each.
+        Rounds of the second look: one read for each if groups are adjacent, and one more for the
+        first if the fit ends without a certificate of all rows.
     """
     first = _first_fit(shape, estimate_redundancy=estimate_redundancy, separable=separable)
     done = float(expected_rounds(shape, rounds))
-    return replace(first, surveys=first.surveys + done, looks=done)
+    shared = max(done - 1.0, 0.0) if shape.adjacent else 0.0
+    # Statistics of large groups, from a survey, replace their rows in the certificate.
+    all_rows = first.surveys == 0.0 or shape.n_large_groups == 0
+    final = 1.0 if done and separable and all_rows and _one_read(shape) else 0.0
+    return replace(
+        first,
+        surveys=first.surveys + done,
+        looks=done - final,
+        shared=shared,
+        final_looks=final,
+    )
 
 
 def _first_fit(shape: Shape, *, estimate_redundancy: bool, separable: bool) -> Sweeps:
@@ -88,9 +110,7 @@ def _first_fit(shape: Shape, *, estimate_redundancy: bool, separable: bool) -> S
     if not separable:
         # One read for the noise and the scales; each trial of c asks for leave-out terms.
         return Sweeps(1.0, 0.0, 4.0 * share if estimate_redundancy else 0.0, 0.0, 0)
-    one_read = shape.adjacent and (
-        shape.largest_group * shape.n_features * shape.product_bytes <= MAX_GROUP_BYTES
-    )
+    one_read = _one_read(shape)
     sample = warm_start_rows(
         shape.n_rows, shape.n_features, shape.n_groups, shape.largest_group, shape.stored_bytes
     )
@@ -100,3 +120,9 @@ def _first_fit(shape: Shape, *, estimate_redundancy: bool, separable: bool) -> S
     many = shape.n_rows >= ROWS_FOR_FEW_STEPS * shape.n_features
     steps = share * ((COLD_STEPS if many else SLOW_STEPS) + (1 if estimate_redundancy else 0))
     return Sweeps(1.0, steps, share, 0.0 if one_read else steps, 0)
+
+
+def _one_read(shape: Shape) -> bool:
+    """Whether tasks hold whole groups, so that a step is one read."""
+    group_bytes = shape.largest_group * shape.n_features * shape.product_bytes
+    return shape.adjacent and group_bytes <= MAX_GROUP_BYTES

@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 
 from gpgc_dask.core.arrays import Array, Features, Index, group_sums
 
-__all__ = ["MIN_PROBABILITY", "Calibration", "calibrate", "reliability"]
+__all__ = ["MIN_PROBABILITY", "Calibration", "calibrate", "reliability", "terms"]
 
 MIN_PROBABILITY = 1e-4
 """No class of a row is less likely than this: a model can be wrong in ways it does not know."""
@@ -26,6 +26,9 @@ MAX_ROWS = 200_000
 
 PENALTY = 10.0
 """Inverse strength of the L2 penalty of the regression, per row of weight 1."""
+
+ROWS_PER_TERM = 500
+"""With fewer rows per term, squares are left out: rows of one image are not independent."""
 
 ROUNDS = 2
 """How often the weights of the images and the regression are computed in turn."""
@@ -41,18 +44,30 @@ class Calibration:
     Attributes
     ----------
     coef : (classes, t) array
-        Slopes; t is 1 for two classes, else the number of classes.
+        Slopes of the first t :func:`terms` of the decision values.
     intercept : (classes,) array
         Logits at decision values of 0.
+    frequency : (classes,) array
+        Frequencies of the classes that the logits are for.
     """
 
     coef: Array
     intercept: Array
+    frequency: Array
 
     def logits(self, values: Any) -> Any:
         """Logits (N, classes) of decision values (N,) or (N, t); lazy for a dask array."""
-        columns = values[:, None] if values.ndim == 1 else values
-        return columns @ self.coef.T + self.intercept
+        columns = terms(values, self.intercept.size)
+        return columns[:, : self.coef.shape[1]] @ self.coef.T + self.intercept
+
+    def scores(self, values: Any) -> Any:
+        """Logits (N, classes) for the square roots of the class frequencies; lazy as the logits.
+
+        The largest logit has the highest share of right pixels, but rarely chooses a rare class.
+        With equal frequencies, common classes lose too many pixels to rare ones. This is halfway,
+        where the mean IoU of predicted masks is high.
+        """
+        return self.logits(values) - 0.5 * np.log(self.frequency)
 
     def probabilities(self, values: Features) -> Array:
         """Probabilities (N, classes) of decision values (N,) or (N, t), each at least 1e-4."""
@@ -63,13 +78,23 @@ class Calibration:
         return MIN_PROBABILITY + (1.0 - n_classes * MIN_PROBABILITY) * shares
 
     def to_array(self) -> Array:
-        """Slopes and intercepts in one array (classes, t + 1), as models are saved."""
-        return np.column_stack([self.coef, self.intercept])
+        """All in one array (classes, t + 2), as models are saved."""
+        return np.column_stack([self.coef, self.intercept, self.frequency])
 
     @classmethod
     def from_array(cls, stored: Array) -> Calibration:
         """The inverse of :meth:`to_array`."""
-        return cls(stored[:, :-1], stored[:, -1])
+        return cls(stored[:, :-2], stored[:, -2], stored[:, -1])
+
+
+def terms(values: Any, n_classes: int) -> Any:
+    """Columns (N, t) that logits are linear in; lazy for a dask array.
+
+    Of two classes the values themselves. Of more, also their squares: least squares give a class in
+    the middle of others values that are never the largest, although they distinguish it.
+    """
+    columns = values[:, None] if values.ndim == 1 else values
+    return columns if n_classes == 2 else np.concatenate([columns, columns**2], axis=1)
 
 
 def calibrate(
@@ -111,8 +136,10 @@ def calibrate(
     ones and then their expected agreement under the probabilities (:func:`reliability`).
     """
     index = _sample(groups, area)
-    columns = np.asarray(values, dtype=np.float64)[index]
-    columns = columns[:, None] if columns.ndim == 1 else columns
+    values = np.asarray(values, dtype=np.float64)[index]
+    columns = terms(values, n_classes)
+    if len(columns) < ROWS_PER_TERM * columns.shape[1]:
+        columns = columns[:, : values[0].size if len(values) else 1]
     codes, area, groups = codes[index], area[index], groups[index]
     shares = _hard_shares(columns, n_classes)
     fitted: Calibration | None = None
@@ -120,7 +147,7 @@ def calibrate(
         rho = reliability(shares, codes, area, groups, n_groups)
         weight = _row_weights(rho, area, groups, n_groups)
         fitted = _fit(columns, codes, weight, n_classes, balanced=balanced)
-        shares = fitted.probabilities(columns)
+        shares = fitted.probabilities(values)
     assert fitted is not None
     return fitted
 
@@ -159,7 +186,8 @@ def _sample(groups: Index, area: Array) -> Index:
 
 
 def _hard_shares(columns: Features, n_classes: int) -> Array:
-    best = (columns[:, 0] > 0).astype(np.intp) if n_classes == 2 else columns.argmax(1)
+    two = n_classes == 2
+    best = (columns[:, 0] > 0).astype(np.intp) if two else columns[:, :n_classes].argmax(1)
     return np.eye(n_classes)[best]
 
 
@@ -175,16 +203,19 @@ def _fit(
     if balanced:
         totals = group_sums(codes, weight, n_classes)
         weight = weight / totals[codes]
+    totals = group_sums(codes, weight, n_classes)
+    frequency = np.maximum(totals / totals.sum(), MIN_PROBABILITY)
     present = np.unique(codes)
     coef = np.zeros((n_classes, columns.shape[1]))
     intercept = np.full(n_classes, np.log(MIN_PROBABILITY))
     if present.size < 2:
         intercept[present] = 0.0
-        return Calibration(coef, intercept)
-    regression = LogisticRegression(C=PENALTY, max_iter=300)
+        return Calibration(coef, intercept, frequency)
+    # Newton's method: few parameters, many rows, and values that are far from independent.
+    regression = LogisticRegression(C=PENALTY, solver="newton-cholesky")
     regression.fit(columns, codes, sample_weight=weight / weight.mean())
     if present.size == 2:  # scikit-learn has one row of slopes for two classes
         coef[present[1]], intercept[present] = regression.coef_[0], [0.0, regression.intercept_[0]]
     else:
         coef[present], intercept[present] = regression.coef_, regression.intercept_
-    return Calibration(coef, intercept)
+    return Calibration(coef, intercept, frequency)

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import ndimage
 
 from gpgc_dask.core.arrays import Mask
-from gpgc_dask.data.maps import Codes, Segments
+from gpgc_dask.data.maps import Codes, Segments, count_classes
 from gpgc_dask.data.schema import VOID
 
 __all__ = ["ONE_OBJECT", "SEVERAL_CLASSES", "corrupt", "follow_superpixels"]
@@ -59,12 +59,10 @@ def follow_superpixels(mask: Codes, segments: Segments, n_classes: int) -> Codes
     n_classes : int
         Number of classes.
     """
-    n = int(segments.max()) + 1
-    known = mask != VOID
-    cells = segments[known].astype(np.intp) * n_classes + mask[known]
-    counts = np.bincount(cells, minlength=n * n_classes).reshape(n, n_classes)
+    counts = count_classes(mask, segments, int(segments.max()) + 1, n_classes)
     painted = counts.argmax(1).astype(np.uint8)[segments]
-    return np.where(known, painted, VOID).astype(np.uint8)
+    painted[mask == VOID] = VOID
+    return painted
 
 
 # -- parts of corruptions -----------------------------------------------------------------------

@@ -2,12 +2,13 @@
 
 The predictions for an image come from a model that never saw it, so they do not depend on its mask,
 and any mask of it can be scored without another fit. The more reliable masks are taken for correct,
-errors are drawn into copies of them, and a forest learns the IoU of a copy with its original from
-what the copy looks like to the model. The forest, trained on other images, then estimates the
-quality of each given mask.
+errors are drawn into copies of them, and two regressions, a forest and a linear one, learn the IoU
+of a copy with its original from what the copy looks like to the model. Trained on other images,
+they then estimate the quality of each given mask. The forest finds thresholds and interactions;
+the linear regression stays reasonable for errors unlike those of the copies.
 
 Errors are more common among the copies than among the given masks, so the distribution that the
-forest predicts is corrected for the frequencies of qualities that explain the given masks best.
+regressions predict is corrected for the frequencies of qualities that explain the given masks best.
 """
 
 from __future__ import annotations
@@ -15,20 +16,32 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import dask
 import numpy as np
 import pandas as pd
 import xarray as xr
+from dask.delayed import Delayed
 from scipy.stats import rankdata
 from sklearn.ensemble import ExtraTreesRegressor
+from sklearn.linear_model import RidgeCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import QuantileTransformer
 
 from gpgc_dask.core.arrays import Array, Features, Index, Mask, group_sums
-from gpgc_dask.data.maps import MAPS, Codes, load_maps
-from gpgc_dask.execution.compute import compute, lazy_calls
-from gpgc_dask.quality.calibration import Calibration, calibrate, reliability
+from gpgc_dask.data.maps import MAPS
+from gpgc_dask.execution.compute import Opaque, compute, lazy_calls
+from gpgc_dask.quality.calibration import Calibration, reliability
 from gpgc_dask.quality.corruption import corrupt, follow_superpixels
-from gpgc_dask.quality.descriptors import Prediction, describe, mask_iou
+from gpgc_dask.quality.descriptors import describe, mask_iou
+from gpgc_dask.quality.predictions import (
+    FOLDS,
+    IMAGES_PER_TASK,
+    Evidence,
+    Predictions,
+    read_images,
+)
 
-__all__ = ["BAD_BELOW", "MIN_IMAGES", "Evidence", "estimate_quality", "with_context"]
+__all__ = ["BAD_BELOW", "MIN_IMAGES", "TRUSTED_QUALITY", "estimate_quality"]
 
 MIN_IMAGES = 30
 """With fewer images there are no copies to learn from: quality is then the soft agreement."""
@@ -39,8 +52,8 @@ BAD_BELOW = 0.5
 TRUSTED_QUALITY = 0.8
 """Masks of at least this quality in a first pass are taken for correct in the second."""
 
-MAX_ORIGINALS = 400
-"""Number of masks that copies are made of: more do not improve the forest."""
+MAX_ORIGINALS = 100
+"""Number of masks that copies are made of: more do not improve the estimate."""
 
 COPIES = 12
 """Copies of each mask: the mask itself, the mask along superpixels, and masks with errors."""
@@ -48,20 +61,23 @@ COPIES = 12
 ALONG_SUPERPIXELS = 0.8
 """Share of the errors that follow superpixels, as those of tools do."""
 
-FOLDS = 5
-TREES = 100
+TREES = 50
 MIN_LEAF = 3
 MAX_FEATURES = 0.5
-"""The forest: folds by image, trees per fold, rows per leaf, share of the columns per split."""
+"""The forest: trees per fold, rows per leaf, share of the columns per split."""
+
+PENALTIES = np.logspace(-1.0, 4.0, 12)
+QUANTILES = 200
+"""The linear regression: penalties to choose from; quantiles by which columns become normal."""
 
 EDGES = np.array([0.0, 0.05, 0.15, 0.25, 0.35, 0.45, 0.5, 0.55, 0.65, 0.75, 0.85, 0.95, 1.0])
 """Limits of the bins of the predicted distribution of the quality."""
 
-TRUST_IN_COPIES = 0.5
+TRUST_IN_COPIES = 1.0
 """Weight of the copies' frequencies of qualities, relative to those of the given masks."""
 
 SMOOTHING = 0.01
-"""Share of the copies' frequencies in each prediction: a forest is never sure."""
+"""Share of the copies' frequencies in each prediction: a regression is never sure."""
 
 STEPS = 100
 """EM steps for these frequencies."""
@@ -69,76 +85,8 @@ STEPS = 100
 TAIL = 0.1
 """Probability of a quality below, and of one above, the interval."""
 
-IMAGES_PER_TASK = 64
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """What is known of the rows of a dataset after a fit.
-
-    Attributes
-    ----------
-    values : (N,) or (N, classes) array
-        Decision values of models that never saw the row's image.
-    codes : (N,) array of int
-        Given classes.
-    area : (N,) array
-        Pixels of each row; 0 for void ones.
-    image : (N,) array of int
-        Image of each row, ascending.
-    noise : (J,) array
-        Noise variance of each image; NaN if it is unknown.
-    n_classes : int
-        Number of classes.
-    """
-
-    values: Features
-    codes: Index
-    area: Array
-    image: Index
-    noise: Array
-    n_classes: int
-
-    @property
-    def n_images(self) -> int:
-        """Number of images J."""
-        return self.noise.size
-
-    def rows(self, photo: int) -> slice:
-        """The rows of an image."""
-        first, last = np.searchsorted(self.image, [photo, photo + 1])
-        return slice(int(first), int(last))
-
-
-def with_context(values: Features, image: Index, area: Array, n_images: int) -> Features:
-    """Decision values as the scores use them.
-
-    Parameters
-    ----------
-    values : (N,) or (N, classes) array
-        Decision values.
-    image : (N,) array of int
-        Image of each row.
-    area : (N,) array
-        Pixels of each row.
-    n_images : int
-        Number of images.
-
-    Returns
-    -------
-    (N, 3) or (N, classes) array
-        For two classes the value, and the mean and the maximum over its image: whether a value is
-        high depends on the others in the image. More classes are compared with each other already.
-    """
-    if values.ndim == 2:
-        return values
-    counted = area > 0
-    total = group_sums(image, area, n_images)
-    mean = group_sums(image, area * values, n_images) / np.maximum(total, 1.0)
-    highest = np.full(n_images, -np.inf)
-    np.maximum.at(highest, image[counted], values[counted])
-    highest = np.where(np.isfinite(highest), highest, 0.0)
-    return np.column_stack([values, mean[image], highest[image]])
+ORIGINALS_PER_TASK = 8
+"""Images of a batch that one task makes copies of."""
 
 
 def estimate_quality(dataset: xr.Dataset, evidence: Evidence) -> pd.DataFrame:
@@ -159,25 +107,29 @@ def estimate_quality(dataset: xr.Dataset, evidence: Evidence) -> pd.DataFrame:
         contains the quality with a probability of 80 %; ``bad_probability`` that it is below 0.5.
         NaN for images without labels. With fewer than 30 images ``quality`` is the agreement with
         calibrated probabilities, relative to what is usual for the image, and the others are NaN.
+        ``usual_agreement`` is what is usual: the soft IoU of a mask drawn from the probabilities,
+        which is low for images that are hard to predict.
     """
-    columns = with_context(evidence.values, evidence.image, evidence.area, evidence.n_images)
-    layout = (evidence.codes, evidence.area, evidence.image, evidence.n_images)
-    calibration = calibrate(columns, *layout, evidence.n_classes)
-    soft, usual = _agreement(calibration, columns, evidence)
-    labelled = group_sums(evidence.image, evidence.area, evidence.n_images) > 0
+    predictions = Predictions.calibrated(evidence)
+    soft, usual = _agreement(predictions.calibration, predictions.columns, evidence)
+    labelled = evidence.labelled
     if labelled.sum() < MIN_IMAGES:
-        return _fallback(soft, usual, labelled)
-    describer = _Describer(dataset, evidence, calibration, columns)
-    given = describer.describe_all()
+        return _fallback(soft, usual, labelled).assign(
+            usual_agreement=np.where(labelled, usual, np.nan)
+        )
+    describer = _Describer(dataset, predictions)
     first = np.flatnonzero(labelled)[_most_trusted(soft[labelled], evidence.noise[labelled])]
-    copies = describer.copies(first)
-    shares = _estimate(copies, given, labelled)
+    given, copies = describer.describe_all(_sample(first, labelled.size))
+    shares = _estimate(copies, given, labelled, evidence.fold)
     second = np.flatnonzero(labelled & (shares @ _centres() >= TRUSTED_QUALITY))
     if second.size > first.size:
-        added = describer.copies(np.setdiff1d(second, copies.image))
-        copies = copies.of_images(second).join(added)
-        shares = 0.5 * (shares + _estimate(copies, given, labelled))
-    return _table(shares, labelled)
+        originals = _sample(second, labelled.size)
+        missing = np.setdiff1d(originals, copies.image)
+        copies = copies.of_images(originals)
+        if missing.size:
+            copies = copies.join(describer.copies(missing))
+        shares = 0.5 * (shares + _estimate(copies, given, labelled, evidence.fold))
+    return _table(shares, labelled).assign(usual_agreement=np.where(labelled, usual, np.nan))
 
 
 def _agreement(
@@ -214,6 +166,12 @@ def _most_trusted(soft: Array, noise: Array) -> Index:
     return np.sort(np.argsort(-rank, kind="stable")[:n_trusted])
 
 
+def _sample(trusted: Index, n_images: int) -> Index:
+    """At most MAX_ORIGINALS of the trusted images: the first ones in a random order of all."""
+    order = np.random.default_rng(0).permutation(n_images)
+    return np.sort(order[np.isin(order, trusted)][:MAX_ORIGINALS])
+
+
 # -- descriptions of given masks and of copies ---------------------------------------------------
 
 
@@ -240,72 +198,59 @@ class _Copies:
 class _Describer:
     """Describes masks of a dataset, some images per task."""
 
-    def __init__(
-        self, dataset: xr.Dataset, evidence: Evidence, calibration: Calibration, columns: Features
-    ) -> None:
+    def __init__(self, dataset: xr.Dataset, predictions: Predictions) -> None:
         self.maps = dataset[list(MAPS)]
-        self.evidence = evidence
-        self.calibration = calibration
-        self.columns = columns
-        totals = group_sums(evidence.codes, evidence.area, evidence.n_classes)
-        self.frequency = totals / max(totals.sum(), 1.0)
+        self.predictions = predictions
 
-    def describe_all(self) -> Array:
-        """(J, d) descriptions of the given masks."""
-        photos = np.arange(self.evidence.n_images)
-        parts = compute(*lazy_calls("describe", _describe_given, self._tasks(photos)))
-        return np.concatenate(parts)
+    def describe_all(self, originals: Index) -> tuple[Array, _Copies]:
+        """(J, d) descriptions of the given masks, and copies with errors of some of them.
 
-    def copies(self, trusted: Index) -> _Copies:
-        """Copies with errors of some masks, at most MAX_ORIGINALS of them."""
-        step = max(trusted.size / MAX_ORIGINALS, 1.0)
-        chosen = trusted[np.unique((np.arange(0, trusted.size, step)).astype(np.intp))]
-        parts = compute(*lazy_calls("corrupt", _describe_copies, self._tasks(chosen)))
-        return _Copies(
-            np.concatenate([columns for columns, _ in parts]),
-            np.concatenate([quality for _, quality in parts]),
-            np.repeat(chosen, COPIES),
-        )
+        Both are one computation, so that no worker waits for the others in between.
+        """
+        photos = np.arange(self.predictions.evidence.n_images)
+        given = lazy_calls("describe", _describe_given, self._batches(photos))
+        copies = self._copies(originals)
+        parts = compute(*copies, *given)
+        return np.concatenate(parts[len(copies) :]), _join(parts[: len(copies)], originals)
 
-    def _tasks(self, photos: Index) -> Iterator[tuple[xr.Dataset, list[_Image]]]:
+    def copies(self, originals: Index) -> _Copies:
+        """Copies with errors of some masks."""
+        return _join(compute(*self._copies(originals)), originals)
+
+    def _copies(self, originals: Index) -> list[Delayed]:
+        """Lazy parts of the copies: they take long, so that a batch is more than one task."""
+        tasks = [
+            (*batch, first)
+            for batch in self._batches(originals)
+            for first in range(0, len(batch[1].value), ORIGINALS_PER_TASK)
+        ]
+        return lazy_calls("corrupt", _describe_copies, tasks)
+
+    def _batches(self, photos: Index) -> Iterator[tuple[Delayed, Opaque]]:
+        """Lazy maps of some images at a time, and the images."""
         for first in range(0, photos.size, IMAGES_PER_TASK):
             own = photos[first : first + IMAGES_PER_TASK]
-            yield self.maps.isel(photo=own), [self._image(photo) for photo in own.tolist()]
-
-    def _image(self, photo: int) -> _Image:
-        rows = self.evidence.rows(photo)
-        shares = self.calibration.probabilities(self.columns[rows])
-        values = np.asarray(self.evidence.values[rows], dtype=np.float64)
-        return _Image(photo, values, shares, self.frequency)
+            images = [self.predictions.of_image(photo) for photo in own.tolist()]
+            yield dask.delayed(self.maps.isel(photo=own)), Opaque(images)
 
 
-@dataclass(frozen=True)
-class _Image:
-    """Number, decision values and probabilities of the superpixels of an image."""
-
-    photo: int
-    values: Array
-    shares: Array
-    frequency: Array
+def _describe_given(maps: xr.Dataset, images: Opaque) -> Array:
+    read = read_images(maps, images.value)
+    return np.stack([describe(prediction, mask) for prediction, mask in read])
 
 
-def _read(maps: xr.Dataset, images: Sequence[_Image]) -> Iterator[tuple[Prediction, Codes]]:
-    """Predictions and masks of the images of one task."""
-    for image, (segments, mask) in zip(images, load_maps(maps), strict=True):
-        yield Prediction(segments, image.values, image.shares, image.frequency), mask
+def _describe_copies(maps: xr.Dataset, images: Opaque, first: int) -> tuple[Array, Array]:
+    """Descriptions (m, d) and qualities (m,) of copies of some masks of a batch, COPIES of each.
 
-
-def _describe_given(maps: xr.Dataset, images: list[_Image]) -> Array:
-    return np.stack([describe(prediction, mask) for prediction, mask in _read(maps, images)])
-
-
-def _describe_copies(maps: xr.Dataset, images: list[_Image]) -> tuple[Array, Array]:
-    """Descriptions (m, d) and qualities (m,) of copies of the masks, COPIES of each."""
+    They are ORIGINALS_PER_TASK masks from number ``first`` on. Masks of the whole batch stand in
+    for confused ones.
+    """
     columns, quality = [], []
-    read = list(_read(maps, images))
-    for number, (prediction, mask) in enumerate(read):
+    read = list(read_images(maps, images.value))
+    for number in range(first, min(first + ORIGINALS_PER_TASK, len(read))):
+        prediction, mask = read[number]
         n_classes, segments = prediction.n_classes, prediction.segments
-        rng = np.random.default_rng([0, images[number].photo])
+        rng = np.random.default_rng([0, images.value[number].photo])
         others = [other for _, other in read[:number] + read[number + 1 :]] or [mask[::-1]]
         for copy in range(COPIES):
             drawn = mask
@@ -318,29 +263,52 @@ def _describe_copies(maps: xr.Dataset, images: list[_Image]) -> tuple[Array, Arr
     return np.stack(columns), np.array(quality)
 
 
-# -- the forest ----------------------------------------------------------------------------------
+def _join(parts: Sequence[tuple[Array, Array]], originals: Index) -> _Copies:
+    """The copies of all originals, from parts of them."""
+    columns, quality = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return _Copies(columns, quality, np.repeat(originals, COPIES))
 
 
-def _estimate(copies: _Copies, given: Array, labelled: Mask) -> Array:
-    """(J, bins) probabilities of the qualities of the given masks."""
+# -- the regressions -----------------------------------------------------------------------------
+
+
+def _estimate(copies: _Copies, given: Array, labelled: Mask, fold: Index) -> Array:
+    """(J, bins) probabilities of the qualities of the given masks, in folds (J,) of images."""
     bins = np.clip(np.searchsorted(EDGES, copies.quality, side="right") - 1, 0, EDGES.size - 2)
     below = np.cumsum(np.eye(EDGES.size - 1)[bins], axis=1)[:, :-1]
-    fold = np.arange(len(given)) % FOLDS
-    predicted = np.empty((len(given), EDGES.size - 1))
+    folds = []
     for number in range(FOLDS):
-        forest = ExtraTreesRegressor(
-            TREES, min_samples_leaf=MIN_LEAF, max_features=MAX_FEATURES, random_state=0
-        )
         train = fold[copies.image] != number
-        forest.fit(copies.columns[train], below[train])
-        own = fold == number
-        if own.any():
-            steps = forest.predict(given[own])
-            predicted[own] = np.diff(steps, axis=1, prepend=0.0, append=1.0)
+        folds.append((copies.columns[train], below[train], given[fold == number]))
+    predicted = np.empty((len(given), EDGES.size - 1))
+    for number, part in enumerate(compute(*lazy_calls("estimate", _regress, folds))):
+        predicted[fold == number] = part
     usual = np.bincount(bins, minlength=EDGES.size - 1) / bins.size
     usual = (usual + SMOOTHING / usual.size) / (1.0 + SMOOTHING)
-    predicted = (np.clip(predicted, 0.0, 1.0) + SMOOTHING * usual) / (1.0 + SMOOTHING)
+    predicted = (predicted + SMOOTHING * usual) / (1.0 + SMOOTHING)
     return _reweigh(predicted, usual, labelled)
+
+
+def _regress(columns: Array, below: Array, given: Array) -> Array:
+    """(n, bins) probabilities for rows (n, d), learned from columns (m, d), below (m, bins − 1)."""
+    forest = ExtraTreesRegressor(
+        TREES, min_samples_leaf=MIN_LEAF, max_features=MAX_FEATURES, random_state=0
+    )
+    linear = make_pipeline(
+        QuantileTransformer(
+            n_quantiles=min(QUANTILES, len(columns)),
+            output_distribution="normal",
+            subsample=None,
+            random_state=0,
+        ),
+        RidgeCV(PENALTIES),
+    )
+    parts = []
+    for regression in (forest, linear):
+        steps = np.clip(regression.fit(columns, below).predict(given), 0.0, 1.0)
+        steps = np.maximum.accumulate(steps, axis=1)
+        parts.append(np.diff(steps, axis=1, prepend=0.0, append=1.0))
+    return np.mean(parts, axis=0)
 
 
 def _reweigh(predicted: Array, usual: Array, labelled: Mask) -> Array:

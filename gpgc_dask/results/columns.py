@@ -14,6 +14,8 @@ from typing import Any, Literal
 
 __all__ = [
     "COLUMNS",
+    "PEOPLE_COLUMNS",
+    "PEOPLE_FILE",
     "Column",
     "column_names",
     "columns_in",
@@ -119,6 +121,39 @@ COLUMNS = [
     Column("flags", "labels", "empty mask, one class, mostly void, few superpixels"),
 ]
 """All columns, in the order of the files. Those of single classes follow."""
+
+PEOPLE_COLUMNS = [
+    Column("annotator", "text", "who drew the masks"),
+    Column("masks", "integer", "number of masks"),
+    Column("suspect", "integer", "number of masks whose quality is almost certainly below 0.5"),
+    Column(
+        "quality",
+        "number",
+        "mean estimated IoU of the masks with correct ones",
+        format=".2f",
+        interval=("quality_low", "quality_high"),
+    ),
+    Column("noise_variance", "number", "mean noise variance, by superpixels", format=".2g"),
+    Column("quality_low", "number", "the mean is higher with a probability of 90 %", format=".2f"),
+    Column("quality_high", "number", "the mean is lower with a probability of 90 %", format=".2f"),
+    Column(
+        "expected_quality",
+        "number",
+        "mean quality that the typical annotator reaches on images as difficult as these",
+        format=".2f",
+    ),
+    Column(
+        "excess",
+        "number",
+        "quality beyond what is expected, drawn towards 0 where there are few masks",
+        format="+.2f",
+    ),
+    Column("trend", "number", "change of the quality beyond difficulty in 30 days", format="+.3f"),
+]
+"""Columns of the table of people. CSV files have the first :data:`PEOPLE_FILE`, JSON has all."""
+
+PEOPLE_FILE = 5
+"""Number of columns in CSV files: programs may rely on them."""
 
 
 def columns_in(place: Place) -> list[Column]:

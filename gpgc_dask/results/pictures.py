@@ -24,7 +24,13 @@ from gpgc_dask.imaging.painting import paint, rows_of, segment_chunks
 from gpgc_dask.imaging.photos import Orientation, Pixels, read_photo, silence_pillow
 from gpgc_dask.imaging.superpixels import Segments, class_counts, nearest_rows
 
-__all__ = ["Painted", "Picture", "paint_pictures", "pictures", "thumbnail_side"]
+__all__ = [
+    "Painted",
+    "Picture",
+    "paint_pictures",
+    "pictures",
+    "thumbnail_side",
+]
 
 Made = TypeVar("Made")
 

@@ -132,7 +132,7 @@ def is_suspect(table: pd.DataFrame) -> Mask:
     return np.where(np.isnan(probability), ~(quality >= BAD_BELOW), probability > CERTAINTY)
 
 
-def confusion(model: FittedModel, dataset: xr.Dataset) -> dict[str, Any] | None:
+def confusion(model: FittedModel, dataset: xr.Dataset) -> dict[str, Any]:
     """The table of confused classes as plain values.
 
     Parameters
@@ -144,12 +144,10 @@ def confusion(model: FittedModel, dataset: xr.Dataset) -> dict[str, Any] | None:
 
     Returns
     -------
-    dict or None
+    dict
         ``classes``, and ``pixels``: one list per given class with the number of its pixels that
-        are predicted as each class without their image. None for two classes.
+        are predicted as each class without their image.
     """
-    if model.classes_.size < 3:
-        return None
     table = count_confusions(model, dataset)
     return {"classes": list(table), "pixels": table.to_numpy().tolist()}
 

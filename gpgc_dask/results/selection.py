@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from gpgc_dask.core.errors import ExistsError, InputError, MissingFileError
-from gpgc_dask.core.paths import check_sources, relative_path
+from gpgc_dask.core.paths import check_names, check_sources, relative_path
 from gpgc_dask.imaging.mask_sources import MASK_SOURCES, coco
 from gpgc_dask.storage.location import write_whole
 
@@ -77,13 +77,15 @@ def _selected_files(
     images: pd.DataFrame, source: Mapping[str, Any]
 ) -> dict[PurePosixPath, Path | bytes]:
     """{path in the folder: file, or content} of photos and masks; all files must exist."""
-    names, photos, masks = (images[name].tolist() for name in ("image", "image_path", "mask_path"))
+    names = images.get("photo_name", images["image"]).tolist()
+    photos, masks = (images[name].tolist() for name in ("image_path", "mask_path"))
+    check_names(images["image"], names)
     check_sources(names, photos, masks, source)
     files: dict[PurePosixPath, Path | bytes] = {
         PurePosixPath("images") / relative_path(name): Path(path)
         for name, path in zip(names, photos, strict=True)
     }
-    files |= MASK_SOURCES[source["format"]].select(source, names, masks)
+    files |= MASK_SOURCES[source["format"]].select(source, images["image"].tolist(), masks)
     missing = [
         str(file) for file in files.values() if isinstance(file, Path) and not file.is_file()
     ]

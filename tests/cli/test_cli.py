@@ -86,7 +86,7 @@ def test_masks_are_read_with_the_given_options(run, folders, tmp_path):
             "backbone must be one of lite0, colour, FILE.onnx",
         ),
         (["ingest", "a", "b", "-o", "c", "--layer", "x"], 1, "lite0 has no options layers"),
-        (["ingest", "a", "b", "-o", "c", "--format", "x"], 1, "choose one of masks, coco"),
+        (["ingest", "a", "b", "-o", "c", "--format", "x"], 1, "choose one of masks, answers, coco"),
         (["ingest", "a", "b", "-o", "c", "--resume", "--overwrite"], 2, "exclude each other"),
         (["info", "/nowhere"], 1, "make a dataset with gpgc ingest"),
         (["fly"], 2, "fly"),

@@ -39,9 +39,15 @@ ORDER = [
 
 
 def examples(command):
-    """Its examples, but for clusters that are not there: tests/clusters/test_tls.py has these."""
+    """Its examples, but for what is not there.
+
+    Clusters are in tests/clusters/test_tls.py, annotators and answers in tests/cli/test_people.py.
+    """
     lines = COMMANDS[command].splitlines()
-    return [line for line in lines if line.startswith("gpgc ") and "//host" not in line]
+    absent = ("//host", "--people", "--best-answer")
+    return [
+        line for line in lines if line.startswith("gpgc ") and not any(a in line for a in absent)
+    ]
 
 
 @pytest.fixture(scope="module")

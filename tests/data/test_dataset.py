@@ -6,10 +6,12 @@ import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 from PIL import Image
 
 from gpgc_dask import GP, GPGC, open_dataset
 from gpgc_dask.core.labels import code_labels
+from gpgc_dask.data.dataset import background_class
 from gpgc_dask.data.summary import summary
 from gpgc_dask.data.training import training_arrays
 from gpgc_dask.execution.row_blocks import Blocks, select_rows
@@ -273,3 +275,18 @@ def test_the_view_in_a_notebook_names_everything(dataset):
     view = dataset._repr_html_()
     for text in ("features", "image_name", "pooled over the superpixel", "background", "colour"):
         assert text in view
+
+
+@pytest.mark.parametrize(
+    ("classes", "values", "background"),
+    [
+        (["ground", "horse"], [0, 255], 0),
+        (["sky", "road"], [0, 1], 0),
+        (["sky", "road", "car"], [0, 1, 2], -1),
+        (["car", " Background", "road"], [1, 0, 2], 1),
+        (["car", "road"], [1, 2], -1),
+    ],
+)
+def test_which_class_is_the_background(classes, values, background):
+    attributes = {"classes": classes, "class_values": values}
+    assert background_class(xr.Dataset(attrs=attributes)) == background

@@ -234,7 +234,7 @@ def test_the_tables(found):
     assert first["accuracy"].between(50, 100).all()
     second = table_2(found)
     assert {*second["model"]} == {"SVM", "GP, c = 1", "GP"}
-    assert len(second) == 3 * 7
+    assert len(second) == 3 * 8
     random = second[second["rule"] == "random"]
     assert random["spread"].notna().all()
     third = table_3(found)
@@ -262,8 +262,9 @@ def test_the_rules_know_the_corrupted_masks(found):
     assert quality.loc[("agreement", "all"), "auroc"] > 0.95
     assert quality.loc[("agreement", "all"), "bad"] == len(CORRUPTED)
     assert quality.loc[("agreement", "not empty"), "n"] == N - 1
-    worst = np.argsort(found.scores["agreement"])[: len(CORRUPTED)]
-    assert {*worst.tolist()} == {*CORRUPTED}
+    for rule in ("agreement", "quality"):
+        worst = np.argsort(found.scores[rule])[: len(CORRUPTED)]
+        assert {*worst.tolist()} == {*CORRUPTED}
 
 
 def test_cleanlabs_score_is_cleanlabs(train):

@@ -9,12 +9,13 @@ import pytest
 from PIL import Image
 from pycocotools import mask as rle
 
-from gpgc_dask import open_dataset
+from gpgc_dask import GpgcError, open_dataset
 from gpgc_dask.core.errors import PipelineError, UnusableFileError
+from gpgc_dask.data.run_lengths import decode
 from gpgc_dask.imaging.mask_sources.coco import CocoFile, CocoMask
 from gpgc_dask.imaging.photos import Orientation, read_photo
 from gpgc_dask.pipelines.ingest import MaskOptions, Recipe, RunOptions, ingest
-from tests.support.images import draw
+from tests.support.images import draw, save_pairs
 
 H, W = 60, 80
 BOX = [[10, 20, 50, 20, 50, 40, 10, 40]]
@@ -127,7 +128,7 @@ def find_items(folder, categories):
 
 
 def test_one_category(coco):
-    found = made(coco, categories=["horse"])
+    found = made(coco, categories=["horse"], with_empty=False)
     assert found["image_name"].values.tolist() == ["0.jpg", "1.jpg"]
     assert found.attrs["classes"] == ["background", "horse"]
     assert found.attrs["class_values"] == [0, 255]
@@ -135,15 +136,15 @@ def test_one_category(coco):
     assert share == pytest.approx(800 / (H * W), abs=0.06)
 
 
-def test_images_without_the_category_on_request(coco):
-    found = made(coco, categories=["horse"], with_empty=True)
+def test_images_without_the_category_are_kept(coco):
+    found = made(coco, categories=["horse"])
     assert found.sizes["photo"] == 4
     assert found["flags"].values.tolist() == ["", "", "empty mask", "empty mask"]
 
 
 def test_several_categories_are_classes(coco):
     found = made(coco, categories=["horse", "dog"])
-    assert found.sizes["photo"] == 3
+    assert found.sizes["photo"] == 4
     assert found.attrs["classes"] == ["background", "horse", "dog"]
     assert found.attrs["class_values"] == [0, 1, 2]
     assert set(found["label"].values[found["image"].values == 1]) == {0, 1, 2}
@@ -154,7 +155,7 @@ def test_a_photo_that_is_not_there(coco):
     with pytest.raises(PipelineError, match=r"0\.jpg: image missing"):
         made(coco, categories=["horse"])
     found = made(coco, categories=["horse"], on_error="skip")
-    assert found["image_name"].values.tolist() == ["1.jpg"]
+    assert found["image_name"].values.tolist() == ["1.jpg", "2.jpg", "3.jpg"]
     assert found["skipped_name"].values.tolist() == ["0.jpg"]
 
 
@@ -230,4 +231,81 @@ def test_odd_entries_that_do_no_harm(coco):
     content["categories"].append({"id": 21, "name": "horse"})
     content["annotations"][3]["category_id"] = 21
     (coco / "instances.json").write_text(json.dumps(content))
-    assert made(coco, categories=["horse"]).sizes["photo"] == 3
+    assert made(coco, categories=["horse"], with_empty=False).sizes["photo"] == 3
+
+
+# -- objects -------------------------------------------------------------------------------
+
+
+def change(folder, edit):
+    content = json.loads((folder / "instances.json").read_text())
+    edit(content)
+    (folder / "instances.json").write_text(json.dumps(content))
+
+
+def number_annotations(content):
+    for number, one in enumerate(content["annotations"]):
+        one["id"] = 100 + number
+
+
+def test_all_categories_and_objects(coco):
+    change(coco, number_annotations)
+    change(coco, lambda content: content["categories"].append({"id": 1, "name": "unused"}))
+    found = made(coco, categories=["all"])
+    assert found.attrs["classes"] == ["background", "horse", "dog"]
+    assert found["object_image"].values.tolist() == [0, 1, 1, 2]
+    assert found["object_id"].values.tolist() == ["100", "101", "102", "103"]
+    assert found["object_class"].values.tolist() == [1, 1, 2, 2]
+    assert found["object_crowd"].values.tolist() == [0, 1, 0, 0]
+    assert found["object_area"].values == pytest.approx(
+        [800 / (H * W), 800 / (H * W), 600 / (H * W), 800 / (H * W)]
+    )
+    assert found["object_box"].values[2].tolist() == [30, 30, 30, 20]
+    # What other objects hide is part of an object.
+    for number, inside in enumerate((box_mask(), box_mask(), box_mask(30, 30, 60, 50))):
+        size = (int(found["segment_height"][0]), int(found["segment_width"][0]))
+        region = decode(str(found["object_region"].values[number]), *size)
+        assert region.mean() == pytest.approx(inside.mean(), rel=0.1)
+
+
+def test_masks_from_files_have_no_objects(tmp_path):
+    images, masks = save_pairs(tmp_path, 2)
+    ingest(images, masks, tmp_path / "data.zarr", recipe=Recipe(backbone="colour", superpixels=30))
+    found = open_dataset(tmp_path / "data.zarr")
+    assert found.sizes["object"] == 0
+    assert found["object_region"].values.tolist() == []
+
+
+def test_images_without_objects_are_counted(coco):
+    report = ingest(
+        coco / "images",
+        coco / "instances.json",
+        coco / "counted.zarr",
+        recipe=Recipe(backbone="colour", superpixels=60),
+        masks_as=MaskOptions(format="coco", categories=["horse"]),
+    )
+    assert (report.images, report.objects, report.without_objects) == (4, 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda c: [one.update(id=5) for one in c["annotations"]], "several annotations of id 5"),
+        (lambda c: c["annotations"][0].update(image_id=77), "image_id 77, which is not in its im"),
+        (lambda c: c["annotations"][0].update(category_id=5), "category_id 5, which is not in its"),
+        (lambda c: c.update(annotations=c["annotations"][2:]), "no annotation of horse"),
+        (
+            lambda c: c["annotations"][0].update(segmentation=[[1, 2, 3, 4]]),
+            r"0\.jpg: an annotation has a polygon of 4 numbers, which needs at least 3 points",
+        ),
+        (
+            lambda c: c["annotations"][1]["segmentation"].update(size=[5, 5]),
+            r"1\.jpg: an annotation has run lengths for a size of \[5, 5\], where the image has",
+        ),
+    ],
+)
+def test_annotations_that_cannot_be_right_are_reported_before_the_work(coco, edit, message):
+    change(coco, edit)
+    with pytest.raises(GpgcError, match=message):
+        made(coco, categories=["horse"])
+    assert not (coco / "data.zarr").exists()

@@ -66,6 +66,32 @@ def test_leave_group_out_is_exact(model):
         np.testing.assert_allclose(found[own], expected, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize("n_units", [2, 7, 30])
+def test_groups_are_left_out_together(model, n_units, lazy):
+    """Scattered and large units: with two of them, a unit has more rows than features."""
+    units = np.array([f"unit {number % n_units}" for number in DATA.groups])
+    X = da.from_array(DATA.X, chunks=(37, -1)) if lazy else DATA.X
+    found = np.asarray(model.leave_group_out(X, DATA.y, DATA.groups, together=units))
+    reference = dense_of(model, DATA.X, DATA.y, DATA.groups)
+    for unit in ("unit 0", "unit 1"):
+        own = units == unit
+        expected = reference.without(own).mean(DATA.X[own])[:, 0]
+        np.testing.assert_allclose(found[own], expected, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("limit", [1, 30 * 8 * 300])
+def test_units_too_large_for_a_task_are_left_out_exactly(model, monkeypatch, limit):
+    """All units, or those of more than 300 rows, are left out by their sufficient statistics."""
+    monkeypatch.setattr("gpgc_dask.models.leave_group_out.MAX_GROUP_BYTES", limit)
+    units = np.where(DATA.groups < 30, 0, np.where(DATA.groups < 45, 1, DATA.groups))
+    X = da.from_array(DATA.X, chunks=(37, -1))
+    found = model.leave_group_out(X, DATA.y, DATA.groups, together=units)
+    expected = model.leave_group_out(DATA.X, DATA.y, DATA.groups, together=units)
+    assert (np.bincount(units) > 300).sum() == 2
+    np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-8, atol=1e-10)
+
+
 def test_a_group_the_fit_never_saw_gets_the_plain_prediction(model):
     names = np.where(DATA.groups < 30, DATA.groups, 1000 + DATA.groups)
     with pytest.warns(UserWarning, match="30 of 60 groups were not in the fit"):
@@ -131,9 +157,10 @@ def test_string_labels_and_more_classes(n_classes):
     proba = model.predict_proba(data.X)
     assert proba.shape == (2500, n_classes)
     np.testing.assert_allclose(proba.sum(1), 1.0)
-    decided = (
-        proba.argmax(1) if n_classes > 2 else (model.decision_function(data.X) > 0).astype(int)
-    )
+    if n_classes > 2:
+        decided = (proba / np.sqrt(model.calibration_.frequency)).argmax(1)
+    else:
+        decided = (model.decision_function(data.X) > 0).astype(int)
     np.testing.assert_array_equal(names[decided], model.predict(data.X))
     reference = dense_of(model, data.X, names[data.y], images)
     expected = reference.mean(data.X[:20])

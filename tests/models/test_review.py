@@ -166,7 +166,8 @@ def test_iou_of_each_class(classes):
 def test_two_classes_have_no_iou_of_their_own(trained, reference):
     model = load(trained)
     assert not [name for name in model.review_ if name.startswith(CLASS_IOU)]
-    assert confusion(model, open_dataset(reference)) is None
+    table = confusion(model, open_dataset(reference))
+    assert table["classes"] == ["background", "foreground"]
 
 
 def test_confused_classes(classes):
@@ -191,6 +192,13 @@ def test_confused_classes_are_printed(classes, run, tmp_path):
     assert outcome["confusion"] == confusion(load(model), open_dataset(folder / "data.zarr"))
     assert outcome["confusion"]["classes"] == ["ground", "le/ft", "right"]
     assert load(model).review_["iou:le/ft"].notna().any()
+    code, out, err = run("info", folder / "data.zarr", "--model", model, "--json")
+    assert code == 0, err
+    assert json.loads(out)["confusion"] == outcome["confusion"]
+    code, out, _ = run("info", folder / "data.zarr", "--model", model)
+    assert "Predicted classes" in out
+    pixels = np.array(outcome["confusion"]["pixels"])
+    assert f"{100 * pixels[1, 1] / pixels[1].sum():.1f}" in out
 
 
 def test_the_number_of_bad_masks_is_printed(reference, run, tmp_path):

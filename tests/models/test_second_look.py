@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import dask.array as da
 import numpy as np
 import pytest
+import xarray as xr
 
 import gpgc_dask
 from gpgc_dask import GP, GPGC
 from gpgc_dask.core.errors import InputError
+from gpgc_dask.gp.oracle.rows import RowSweeps
 from gpgc_dask.quality.calibration import calibrate
 from tests.support.problems import classification
 
@@ -35,8 +39,9 @@ def dense_leave_out(X, Y, precision, prior, groups):
     return values
 
 
-def dense_second_look(first, X, y, groups, weight, area, rounds):
+def dense_second_look(first, X, y, groups, weight, area, rounds, units=None):
     """(precision of the rows, row weights, class weights, last leave-out values), written out."""
+    units = groups if units is None else units
     n_classes, n_groups = first.classes_.size, first.groups_.size
     (scale,) = first.feature_scales_.values()
     prior = np.full(X.shape[1], scale**2)
@@ -44,11 +49,12 @@ def dense_second_look(first, X, y, groups, weight, area, rounds):
     noise = first.redundancy_ * first.noise_variance_[groups]
     size = area * (weight > 0)
     precision = weight * first.class_weight_[y] / noise
-    for _ in range(rounds):
-        values = dense_leave_out(X, Y, precision, prior, groups)
-        calibration = calibrate(
-            values, y, size, groups, n_groups, n_classes, balanced=n_classes == 2
-        )
+    for number in range(rounds):
+        values = dense_leave_out(X, Y, precision, prior, units)
+        if number == 0:
+            calibration = calibrate(
+                values, y, size, groups, n_groups, n_classes, balanced=n_classes == 2
+            )
         shares = calibration.probabilities(values)
         rho = np.empty(n_groups)
         for group in range(n_groups):
@@ -62,8 +68,9 @@ def dense_second_look(first, X, y, groups, weight, area, rounds):
                 rho[group] = size[own][right].sum() / size[own].sum()
         rho = np.clip(rho, 0.01, 1.0)
         row_weight = (weight * shares[np.arange(y.size), y] * rho[groups]).astype(np.float32)
-        totals = np.bincount(y, row_weight.astype(float), n_classes)
-        class_weight = totals.sum() / (n_classes * totals)
+        if number == 0:
+            totals = np.bincount(y, row_weight.astype(float), n_classes)
+            class_weight = totals.sum() / (n_classes * totals)
         precision = row_weight * class_weight[y] / noise
     return precision, prior, row_weight, class_weight, values
 
@@ -101,6 +108,53 @@ def test_it_is_the_dense_computation(kind, n_classes, rounds, small_tasks):
         np.testing.assert_allclose(getattr(model, name), getattr(first, name), rtol=1e-6)
 
 
+@pytest.mark.parametrize("rounds", [1, 2])
+@pytest.mark.parametrize("kind", ["numpy", "dask"])
+def test_groups_of_images_are_left_out_together(kind, rounds, small_tasks):
+    """The dense computation again, on a dataset with five groups of four images."""
+    data = classification(600, 8, 20)
+    X = data.X if kind == "numpy" else da.from_array(data.X, chunks=(90, -1))
+    names = np.array([f"{number:02d}.jpg" for number in range(20)])
+    dataset = xr.Dataset(
+        {
+            "features": (("superpixel", "feature"), X),
+            "label": ("superpixel", data.y.astype(np.uint8)),
+            "weight": ("superpixel", np.ones(600, dtype=np.float32)),
+            "image": ("superpixel", data.groups.astype(np.int32)),
+            "pixels": ("superpixel", np.ones(600, dtype=np.int64)),
+            "feature_group": ("feature", np.array(["appearance"] * 8)),
+            "image_name": ("photo", names),
+            "group": ("photo", np.array([f"video {number // 4}" for number in range(20)])),
+        },
+        attrs={"classes": ["background", "foreground"]},
+    )
+    first, model = (GPGC(rounds=each).fit(dataset) for each in (0, rounds))
+    *_, row_weight, class_weight, _ = dense_second_look(
+        first, data.X, data.y, data.groups, np.ones(600), np.ones(600), rounds, data.groups // 4
+    )
+    np.testing.assert_allclose(model.row_weight_, row_weight, rtol=2e-4, atol=1e-7)
+    np.testing.assert_allclose(model.class_weight_, class_weight, rtol=1e-4)
+    *_, alone, _, _ = dense_second_look(
+        first, data.X, data.y, data.groups, np.ones(600), np.ones(600), rounds
+    )
+    assert not np.allclose(model.row_weight_, alone, rtol=0.01)
+
+
+@pytest.mark.parametrize(("kind", "reads"), [("numpy", 3), ("dask", 4)])
+def test_scattered_groups_give_the_same_model(kind, reads, small_tasks):
+    """A task over a dask array then holds no whole groups: each round takes two reads."""
+    data = classification(600, 8, 20)
+    order = np.random.default_rng(2).permutation(600)
+    X = data.X[order] if kind == "numpy" else da.from_array(data.X[order], chunks=(90, -1))
+    model = GPGC().fit(data.X, data.y, groups=data.groups)
+    plain, scattered = (
+        GPGC(rounds=rounds).fit(X, data.y[order], groups=data.groups[order]) for rounds in (0, 2)
+    )
+    np.testing.assert_allclose(scattered.coef_, model.coef_, rtol=1e-3, atol=1e-4)
+    looks = [entry for entry in scattered.history_ if entry["phase"].startswith("second look")]
+    assert looks[-1]["reads"] - plain.history_[-1]["reads"] == reads
+
+
 def half_wrong(seed=0):
     """Sixty images of 40 rows; in 30 of them a part of the mask is wrong, where x₁ > 0."""
     rng = np.random.default_rng(seed)
@@ -134,10 +188,10 @@ def test_rounds_are_counted_and_shown():
     plain = GPGC(rounds=0).fit(data.X, data.y, groups=data.groups)
     model = GPGC(progress=seen.append).fit(data.X, data.y, groups=data.groups)
     assert model.n_iter_ == plain.n_iter_
-    assert model.n_reads_ == plain.n_reads_ + 4
+    assert model.n_reads_ == plain.n_reads_ + 3
     assert seen == model.history_
     assert [entry["phase"] for entry in seen[-2:]] == ["second look 1", "second look 2"]
-    assert [entry["reads"] - plain.n_reads_ for entry in seen[-2:]] == [2, 4]
+    assert [entry["reads"] - plain.n_reads_ for entry in seen[-2:]] == [2, 3]
     assert all(entry.keys() == seen[0].keys() for entry in seen)
     assert model.to_xarray().sizes["iteration"] == len(seen)
 
@@ -230,13 +284,101 @@ def test_a_class_keeps_its_weight():
     data = classification(600, 8, 20, n_classes=3)
     y = data.y.copy()
     y[::60] = 3
-    model = GPGC().fit(data.X, y, groups=data.groups)
+    model = GPGC(rounds=1).fit(data.X, y, groups=data.groups)
     totals = np.bincount(y, model.row_weight_.astype(float)) * model.class_weight_
     np.testing.assert_allclose(totals, totals.mean())
 
 
+WIDE = {"n": 600, "k": 50, "n_groups": 20}
+"""Fewer rows per group than features, so that the final check of the optimum has all rows."""
+
+
+def reads_of_rounds(model):
+    """Reads of each round of a fitted model, in addition to those before."""
+    reads = [entry["reads"] for entry in model.history_]
+    looks = [entry["phase"].startswith("second look") for entry in model.history_]
+    return np.diff(reads)[looks[1:]].tolist()
+
+
+@pytest.mark.parametrize("redundancy", ["auto", 3.0])
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("kind", ["numpy", "scattered", "dask", "float32"])
+def test_the_first_round_takes_no_read_for_predictions(
+    kind, n_classes, redundancy, small_tasks, monkeypatch
+):
+    """The read that certified the optimum has made them: the same as from a read of their own."""
+    data = classification(**WIDE, n_classes=n_classes)
+    order = np.arange(600)
+    if kind == "scattered":
+        order = np.random.default_rng(2).permutation(600)
+    X, y, groups = data.X[order], data.y[order], data.groups[order]
+    weight = np.where(np.random.default_rng(1).random(600) < 0.05, 0.0, 1.0)
+    X = X.astype(np.float32) if kind == "float32" else X
+    if kind in ("dask", "float32"):
+        X = da.from_array(X, chunks=(90, -1))
+    given = {"groups": groups, "sample_weight": weight}
+    model = GPGC(redundancy=redundancy).fit(X, y, **given)
+    assert reads_of_rounds(model) == [1, 1]
+
+    terms = RowSweeps.terms
+
+    def without_predictions(self, *arguments, request, **options):
+        return terms(self, *arguments, request=replace(request, left_out=False), **options)
+
+    monkeypatch.setattr(RowSweeps, "terms", without_predictions)
+    other = GPGC(redundancy=redundancy).fit(X, y, **given)
+    assert reads_of_rounds(other) == [2, 1]
+    tolerance = 1e-4 if kind == "float32" else 1e-8
+    np.testing.assert_allclose(model.coef_, other.coef_, rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(model.row_weight_, other.row_weight_, rtol=tolerance, atol=1e-7)
+    assert model.n_reads_ == other.n_reads_ - 1
+    first = GPGC(redundancy=redundancy, rounds=0).fit(X, y, **given)
+    precision, prior, row_weight, _, _ = dense_second_look(
+        first, data.X[order], y, groups, weight, np.ones(600), 2
+    )
+    by_group = np.argsort(groups, kind="stable")
+    np.testing.assert_allclose(model.row_weight_, row_weight[by_group], rtol=2e-3, atol=1e-5)
+    mean, _ = dense_posterior(data.X[order], targets_of(y, n_classes), precision, prior)
+    np.testing.assert_allclose(model.coef_.T, mean, rtol=1e-2, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("options", "reads"),
+    [({"solver": "lbfgs", "max_iter": 3}, [2, 1]), ({"max_iter": 1}, [2, 1])],
+)
+@pytest.mark.filterwarnings("ignore:the fit stopped")
+def test_fits_without_a_final_certificate_read_once_more(options, reads):
+    data = classification(**WIDE)
+    assert reads_of_rounds(GPGC(**options).fit(data.X, data.y, groups=data.groups)) == reads
+
+
+def test_tied_noise_and_one_noise_read_once_more():
+    data = classification(**WIDE)
+    owners = {group: group % 7 for group in range(20)}
+    tied = GPGC().fit(data.X, data.y, groups=data.groups, noise_groups=owners)
+    assert reads_of_rounds(tied) == [2, 1]
+    assert reads_of_rounds(GP(rounds=2).fit(data.X, data.y, groups=data.groups)) == [2, 1]
+
+
 class StopError(Exception):
     pass
+
+
+def test_a_resumed_fit_reads_for_the_predictions_again(tmp_path):
+    data = classification(**WIDE)
+    path = tmp_path / "fit.npz"
+
+    def stop(entry):
+        if entry["phase"] == "second look 1":
+            raise StopError
+
+    whole = GPGC().fit(data.X, data.y, groups=data.groups)
+    with pytest.raises(StopError):
+        GPGC(checkpoint=path, progress=stop).fit(data.X, data.y, groups=data.groups)
+    model = GPGC(checkpoint=path).fit(data.X, data.y, groups=data.groups)
+    assert reads_of_rounds(whole) == [1, 1]
+    assert reads_of_rounds(model) == [2, 1]
+    np.testing.assert_allclose(model.coef_, whole.coef_, rtol=1e-8, atol=1e-10)
 
 
 def test_a_run_stopped_in_a_round_does_not_fit_again(tmp_path):

@@ -19,9 +19,10 @@ from gpgc_dask import GP, GPGC, MarginSVM, load, open_dataset
 from gpgc_dask.data.subsets import best_photos, take_photos
 from gpgc_dask.experiments.accuracy import PixelCounts
 from gpgc_dask.models.review import predict_and_review
-from gpgc_dask.notebook.overlays import COLOURS, overlay
+from gpgc_dask.notebook.overlays import overlay
 from gpgc_dask.notebook.photos import paint_photos, photo_numbers
 from gpgc_dask.pipelines.ingest import ingest
+from gpgc_dask.results.colours import KIND_COLOURS, class_colours
 from gpgc_dask.results.pictures import Painted
 from tests.support.images import save_pairs
 from tests.support.ingesting import QUICK
@@ -252,25 +253,63 @@ def test_a_gallery_reads_no_features(job, model, dataset, tmp_path):
         np.testing.assert_array_equal(stored[photo].predicted, computed[photo].predicted)
 
 
-def test_overlays_paint_what_they_say():
-    given = np.array([[0, 0, 1, 1, 255]] * 5)
-    predicted = np.array([[0, 1, 1, 0, 0]] * 5)
-    one = Painted(np.full((5, 5, 3), 100, np.uint8), given, predicted, gone=False)
-    for kind, painted in (
-        ("given", [0, 0, 1, 1, 0]),
-        ("predicted", [0, 2, 2, 0, 0]),
-        ("differ", [0, 2, 0, 1, 0]),
+def painted_row(given, predicted):
+    """A grey picture of 12 rows, each with these labels, one per column of 4 pixels."""
+    rows = [np.repeat(np.array([labels] * 12), 4, axis=1) for labels in (given, predicted)]
+    return Painted(np.full((*rows[0].shape, 3), 100, np.uint8), *rows, gone=False)
+
+
+def colours_in(pixels, column):
+    """The colours inside the given column, without its borders."""
+    return {
+        tuple(colour) for colour in pixels[1:-1, 4 * column + 1 : 4 * column + 3].reshape(-1, 3)
+    }
+
+
+def mixed(colour, share, photo=100):
+    return tuple(round((1 - share) * photo + share * value) for value in colour)
+
+
+def test_overlays_of_two_classes():
+    one = painted_row([0, 0, 1, 1, 255], [0, 1, 1, 0, 0])
+    orange, blue = KIND_COLOURS["spurious"], KIND_COLOURS["missing"]
+    for kind, shown, share, photo in (
+        ("given", [None, None, orange, orange], 0.4, 100),
+        ("predicted", [None, blue, blue, None], 0.4, 100),
+        ("differ", [None, blue, None, orange], 0.65, 75),
     ):
-        pixels = overlay(one, kind, n_classes=2, background=0).astype(float)
-        for column, code in enumerate(painted):
-            colour = COLOURS[code] if code else 75.0 if kind == "differ" else 100.0
-            share = 0.95 if code else 1.0
-            photo = 75.0 if kind == "differ" else 100.0
-            expected = share * colour + (1 - share) * photo
-            np.testing.assert_allclose(pixels[2, column], expected, atol=1)
-    many = overlay(one, "given", n_classes=3, background=0)
-    assert np.array_equal(many[2, 0], [100] * 3)
-    assert not np.array_equal(many[2, 2], [100] * 3)
+        pixels = overlay(one, kind, n_classes=2, background=0)
+        for column, colour in enumerate(shown):
+            expected = (photo,) * 3 if colour is None else mixed(colour, share, photo)
+            assert colours_in(pixels, column) == {expected}
+
+
+def test_void_is_hatched_but_not_predicted():
+    one = painted_row([0, 255, 2], [0, 0, 0])
+    for n_classes in (2, 3):
+        hatched = colours_in(overlay(one, "given", n_classes, background=0), 1)
+        assert hatched == {(100,) * 3, mixed((150,) * 3, 0.65)}
+        assert len(colours_in(overlay(one, "differ", n_classes, background=0), 1)) == 2
+        assert len(colours_in(overlay(one, "predicted", n_classes, background=0), 1)) == 1
+
+
+def test_every_class_has_its_colour_and_each_kind_of_difference():
+    one = painted_row([0, 1, 2, 0, 1, 1], [0, 1, 2, 1, 0, 2])
+    colours = class_colours(3, background=0)
+    pixels = overlay(one, "given", n_classes=3, background=0)
+    for column in range(3):
+        assert colours_in(pixels, column) == {mixed(colours[column], 0.5)}
+    pixels = overlay(one, "differ", n_classes=3, background=0)
+    assert [colours_in(pixels, column) for column in range(6)] == [
+        {(75,) * 3},
+        {(75,) * 3},
+        {(75,) * 3},
+        {mixed(KIND_COLOURS["missing"], 0.65, 75)},
+        {mixed(KIND_COLOURS["spurious"], 0.65, 75)},
+        {mixed(colours[1], 0.65, 75), mixed(colours[2], 0.65, 75)},
+    ]
+    # Without a background, every difference is a wrong class.
+    assert len(colours_in(overlay(one, "differ", n_classes=3, background=-1), 3)) == 2
 
 
 def test_noise_is_plotted_for_each_group_or_counted(model, by_arrays):

@@ -261,7 +261,7 @@ def test_one_letter_written_in_two_ways(tmp_path):
 
 @pytest.mark.parametrize(
     "options",
-    [{"categories": ["horse"]}, {"with_empty": True}, {"format": "coco", "threshold": 0.5}],
+    [{"categories": ["horse"]}, {"with_empty": False}, {"format": "coco", "threshold": 0.5}],
     ids=str,
 )
 def test_options_that_would_be_ignored_are_rejected(good, options):
@@ -272,7 +272,9 @@ def test_options_that_would_be_ignored_are_rejected(good, options):
 
 def test_formats_that_are_not_registered(good):
     choice = MaskOptions(format="sketch")
-    with pytest.raises(ValueError, match="no format of masks 'sketch': choose one of masks, coco"):
+    with pytest.raises(
+        ValueError, match="no format of masks 'sketch': choose one of masks, answers, coco"
+    ):
         ingest(good / "images", good / "masks", good / "data.zarr", masks_as=choice)
 
 

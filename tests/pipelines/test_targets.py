@@ -149,7 +149,9 @@ def test_a_finished_dataset_does_not_hide_changed_images(tmp_path):
         run=RunOptions(on_error="skip", resume=True),
     )
     save_pair(tmp_path, "photo_001", 1)
-    with pytest.raises(PipelineError, match=r"changed since: 0 more, 0 fewer, or other content"):
+    with pytest.raises(
+        PipelineError, match=r"changed since: 0 more, 0 fewer, other content, groups or annotators"
+    ):
         ingest(images, masks, tmp_path / "data.zarr", recipe=QUICK, run=RunOptions(resume=True))
 
 

@@ -221,7 +221,7 @@ def test_plan(run, reference):
     found = json.loads(out)
     assert found["resources"]["workers"] == 20
     assert found["fits"]
-    assert found["reads"] == 11.0
+    assert found["reads"] == 9.0
     code, out, _ = run("plan", reference, "--json", "--rounds", 0)
     assert json.loads(out)["reads"] == 7.0
     code, out, _ = run("plan", reference, "--method", "gp", "--redundancy", "1", "--json")

@@ -67,10 +67,25 @@ def test_rows_without_area_do_not_count():
 
 
 def test_saved_calibrations_are_the_same():
-    fitted = Calibration(np.array([[0.0], [2.5]]), np.array([0.0, -1.0]))
+    fitted = Calibration(np.array([[0.0], [2.5]]), np.array([0.0, -1.0]), np.array([0.6, 0.4]))
     again = Calibration.from_array(fitted.to_array())
     values = np.linspace(-2, 2, 9)
     assert np.array_equal(fitted.probabilities(values), again.probabilities(values))
+
+
+def test_a_class_between_others_is_found():
+    """Least squares give the middle one of three classes on a line values that never win."""
+    rng = np.random.default_rng(2)
+    groups, codes = np.repeat(np.arange(200), 30), np.tile(np.arange(3), 2000)
+    x = codes - 1 + 0.2 * rng.normal(size=codes.size)
+    columns = np.column_stack([x, np.ones_like(x)])
+    values = columns @ np.linalg.lstsq(columns, 2.0 * np.eye(3)[codes] - 1.0)[0]
+    assert (values.argmax(1) == 1).mean() < 0.05
+    fitted = calibrate(values, codes, np.ones(codes.size), groups, 200, 3)
+    assert (fitted.probabilities(values).argmax(1) == codes).mean() > 0.95
+    few = slice(0, 1200)
+    fitted = calibrate(values[few], codes[few], np.ones(1200), groups[few], 40, 3)
+    assert fitted.coef.shape == (3, 3)  # too few rows for squares
 
 
 def test_reliability_is_the_soft_iou():

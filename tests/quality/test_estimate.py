@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -10,7 +12,8 @@ from sklearn.metrics import roc_auc_score
 from gpgc_dask.data.schema import VOID
 from gpgc_dask.quality.corruption import corrupt
 from gpgc_dask.quality.descriptors import mask_iou
-from gpgc_dask.quality.estimate import MIN_IMAGES, Evidence, estimate_quality, with_context
+from gpgc_dask.quality.estimate import MIN_IMAGES, estimate_quality
+from gpgc_dask.quality.predictions import Evidence, with_context
 
 SIDE, CELL = 64, 4
 CELLS = (SIDE // CELL) ** 2
@@ -59,7 +62,7 @@ def _scenes(n: int, n_classes: int, seed: int = 0) -> tuple[xr.Dataset, Evidence
         area=np.full(n * CELLS, float(CELL**2)),
         image=np.repeat(np.arange(n), CELLS),
         noise=np.full(n, np.nan),
-        n_classes=n_classes,
+        classes=np.arange(n_classes),
     )
     return dataset, evidence, np.array(quality)
 
@@ -108,6 +111,17 @@ def test_images_without_labels_have_no_quality():
     assert table.isna().all(axis=1).to_numpy().nonzero()[0].tolist() == [7]
 
 
+def test_copies_of_a_sample_of_the_images_are_enough(monkeypatch):
+    dataset, evidence, truth = _scenes(60, 2)
+    whole = estimate_quality(dataset, evidence)
+    for n_originals in (7, 20, 29):
+        monkeypatch.setattr("gpgc_dask.quality.estimate.MAX_ORIGINALS", n_originals)
+        table = estimate_quality(dataset, evidence)
+        assert table["quality"].notna().all()
+    assert not table.equals(whole)
+    assert roc_auc_score(truth < 0.8, -table["quality"]) > 0.9
+
+
 def test_context_is_the_mean_and_the_maximum_of_the_image():
     values = np.array([1.0, 3.0, -1.0, 5.0])
     image, area = np.array([0, 0, 1, 1]), np.array([1.0, 3.0, 2.0, 0.0])
@@ -117,3 +131,18 @@ def test_context_is_the_mean_and_the_maximum_of_the_image():
     assert columns[:, 2].tolist() == [3.0, 3.0, -1.0, -1.0]
     many = np.ones((4, 3))
     assert with_context(many, image, area, 2) is many
+
+
+def test_pixels_of_classes_that_no_superpixel_has_count_as_void():
+    dataset, evidence, _ = _scenes(40, 2)
+    plain = estimate_quality(dataset, evidence)
+    dataset = dataset.assign_attrs(classes=["0", "rare", "1"])
+    shifted = dataset["mask"].where(dataset["mask"] != 1, 2).astype(np.uint8)
+    renamed = replace(evidence, classes=np.array([0, 2]))
+    assert estimate_quality(dataset.assign(mask=shifted), renamed).equals(plain)
+    shifted[:, :2] = 1
+    void = shifted.where(shifted != 1, VOID).astype(np.uint8)
+    with_rare, with_void = (
+        estimate_quality(dataset.assign(mask=mask), renamed) for mask in (shifted, void)
+    )
+    assert with_rare.equals(with_void)

@@ -367,7 +367,7 @@ def test_masks_of_a_coco_file(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"to": "labelme"}, "choose one of label-studio, cvat, fiftyone, cleanlab"),
+        ({"to": "labelme"}, "choose one of label-studio, cvat, fiftyone, coco, cleanlab"),
         ({"to": "cvat"}, "cvat reads .xml files: name one, not out.json"),
         ({"count": 3, "below": 0.5}, "choose one of worst"),
         ({"count": "0%"}, "worst must be a share"),
@@ -495,6 +495,6 @@ def test_help_and_errors_list_the_formats(job, toy, tmp_path, run):
         assert name in out
     code, _, err = run("export", job.folder / "model.zarr", "--to", "labelme", "-o", "x.json")
     assert code == 2
-    assert "not one of label-studio, cvat, fiftyone, cleanlab, toy" in err
-    with pytest.raises(ValueError, match="label-studio, cvat, fiftyone, cleanlab, toy"):
+    assert "not one of label-studio, cvat, fiftyone, coco, cleanlab, toy" in err
+    with pytest.raises(ValueError, match="label-studio, cvat, fiftyone, coco, cleanlab, toy"):
         export(job.model, tmp_path / "x.json", "labelme")

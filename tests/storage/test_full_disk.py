@@ -24,10 +24,10 @@ pytestmark = pytest.mark.newest
 
 @pytest.fixture
 def disk(tmp_path):
-    """A file system of 256 kB."""
+    """A file system of 512 kB."""
     place = tmp_path / "disk"
     place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", place]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", place]
     if subprocess.run(mount, capture_output=True, check=False).returncode:
         pytest.skip("mounting a small file system needs root")
     yield place

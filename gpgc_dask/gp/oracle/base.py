@@ -35,10 +35,16 @@ __all__ = [
     "StepResult",
     "SweepOracle",
     "TermsRequest",
+    "WeightRule",
 ]
 
 NoiseRule = Callable[[Array, Array, Array, Array], Array]
 """(ln ε², W, R, Γ) of some groups -> their new ln ε². It runs in the tasks, so it must pickle."""
+
+
+WeightRule = Callable[[Array, "Rows"], Features]
+"""(predictions (n, t) without the own group, rows of whole groups) -> new weights (n,). It runs in
+the tasks, so it must pickle."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +63,8 @@ class Rows:
         Number of classes.
     n_groups : int
         Number of groups J.
+    given_weights : array of shape (N,) or None
+        Weights of the caller, if ``weights`` are others that were computed from them.
     """
 
     codes: Index
@@ -64,6 +72,7 @@ class Rows:
     groups: Index
     n_classes: int
     n_groups: int
+    given_weights: Array | None = None
 
     def __len__(self) -> int:
         return self.codes.size
@@ -89,13 +98,7 @@ class Rows:
 
     def take(self, index: slice | Index) -> Rows:
         """The rows at some positions, with the same numbers of groups."""
-        return Rows(
-            self.codes[index],
-            self.weights[index],
-            self.groups[index],
-            self.n_classes,
-            self.n_groups,
-        )
+        return self._at(index, self.groups[index], self.n_groups)
 
     def select(self, groups: Index) -> tuple[Index, Rows]:
         """Select the rows of some groups.
@@ -116,10 +119,11 @@ class Rows:
         number[groups] = np.arange(groups.size)
         local = number[self.groups]
         index = np.flatnonzero(local >= 0)
-        rows = Rows(
-            self.codes[index], self.weights[index], local[index], self.n_classes, groups.size
-        )
-        return index, rows
+        return index, self._at(index, local[index], groups.size)
+
+    def _at(self, index: slice | Index, groups: Index, n_groups: int) -> Rows:
+        given = None if self.given_weights is None else self.given_weights[index]
+        return Rows(self.codes[index], self.weights[index], groups, self.n_classes, n_groups, given)
 
     def targets(self) -> Array:
         """(N, t) target columns of ±1."""
@@ -142,11 +146,14 @@ class TermsRequest:
         Random z ~ N(0, V)/√m that estimate the leverages. None: exact leverages.
     gradient_groups : bool array of shape (J,) or None
         Groups whose gradients with respect to the weights are computed. None: no group.
+    left_out : bool
+        Whether to predict each row without its group too, if the same read can do it.
     """
 
     mean: Array | None = None
     directions: Array | None = None
     gradient_groups: Mask | None = None
+    left_out: bool = False
 
 
 EXACT_TERMS = TermsRequest()
@@ -169,12 +176,16 @@ class GroupTerms:
     weight_gradients : array of shape (P, k, t) or None
         g_j = F_jᵀ P (Y − f), the gradient of the log-likelihood of group j with respect to the
         weights, for the P requested groups in their order. None if none was requested.
+    left_out : array of shape (N, t) or None
+        Predictions f^(−j) for each row without its group, in the order of X. None if they were not
+        requested, or if no task holds whole groups.
     """
 
     residual: Array
     leverage: Array
     leave_out: Array | None = None
     weight_gradients: Features | None = None
+    left_out: Array | None = None
 
 
 @dataclass(frozen=True)

@@ -203,6 +203,9 @@ class DaskSweeps(RowSweeps):
         values = np.concatenate(compute(*parts, watch=watch))
         return values if order is None else values[np.argsort(order)]
 
+    def _in_order(self, values: Features) -> Features:
+        return values
+
     def select_groups(self, groups: Index) -> DaskSweeps:
         return DaskSweeps(
             self.X,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
+from scipy.linalg import cho_solve
 
 from gpgc_dask.core.arrays import Array, Features, Index, Mask, group_sums
 from gpgc_dask.gp.oracle.kernels import Projection
@@ -23,6 +24,10 @@ MIN_PIVOT = 1e-3
 
 JITTER = 1e-10
 """Added to I − H if one group alone determines the model to all digits of float64."""
+
+BYTES_AT_ONCE = 1 << 20
+"""Size of the rows whose groups, if they are of one size, are solved for together: one large group
+that stays in the cache, or many small ones."""
 
 COLUMNS_AT_ONCE = 32
 """Number of groups × targets that are multiplied by V in one product."""
@@ -41,24 +46,33 @@ def _solve_leave_out(Z: Features, root: Array, r: Array) -> tuple[Array, float]:
     """
     Zs = Z * root.astype(Z.dtype)[..., None]
     rs = r * root[..., None]
-    n, k = Z.shape[1:]
-    if n <= k:
-        A = -(Zs @ Zs.swapaxes(1, 2)).astype(np.float64)
-        rhs = rs
-    else:
-        A = -(Zs.swapaxes(1, 2) @ Zs).astype(np.float64)
-        rhs = Zs.swapaxes(1, 2).astype(np.float64) @ rs
+    columns = Zs.swapaxes(1, 2)
+    in_rows = Z.shape[1] <= Z.shape[2]
+    A = (Zs @ columns if in_rows else columns @ Zs).astype(np.float64)
+    np.negative(A, out=A)
     diagonal = np.arange(A.shape[1])
     A[:, diagonal, diagonal] += 1.0
+    q, pivot = _solve_positive(A, rs if in_rows else columns.astype(np.float64) @ rs)
+    u: Features = q.astype(Z.dtype)
+    shift = Z @ (columns @ u if in_rows else u)
+    return np.asarray(shift, dtype=np.float64), pivot
+
+
+def _solve_positive(A: Array, rhs: Array) -> tuple[Array, float]:
+    """Solutions (g, n, t) of g systems (g, n, n) with right sides (g, n, t), and smallest pivot."""
     try:
-        pivot = float(np.diagonal(np.linalg.cholesky(A), axis1=1, axis2=2).min() ** 2)
+        factors = np.linalg.cholesky(A)
     except np.linalg.LinAlgError:
-        pivot = 0.0
+        diagonal = np.arange(A.shape[1])
         A[:, diagonal, diagonal] += JITTER
-    q = np.linalg.solve(A, rhs)
-    if n <= k:
-        q = Zs.swapaxes(1, 2).astype(np.float64) @ q
-    return Z.astype(np.float64) @ q, pivot
+        return np.asarray(np.linalg.solve(A, rhs), dtype=np.float64), 0.0
+    pivot = float(np.diagonal(factors, axis1=1, axis2=2).min() ** 2)
+    # Transposed, the lower factors are upper ones in the order of LAPACK: nothing is copied.
+    solved = [
+        cho_solve((factor.T, False), side, check_finite=False)
+        for factor, side in zip(factors, rhs, strict=True)
+    ]
+    return np.stack(solved), pivot
 
 
 def leave_out_shift(
@@ -92,11 +106,14 @@ def leave_out_shift(
     root = np.sqrt(precision)
     shift = np.empty(residual.shape)
     for size in np.unique(sizes):
-        index = starts[sizes == size][:, None] + np.arange(size)
-        shift[index], pivot = _solve_leave_out(Z[index], root[index], residual[index])
-        if pivot < MIN_PIVOT and Z.dtype != np.float64:
-            exact = projection.exact_rows(pieces, index)
-            shift[index], _ = _solve_leave_out(exact, root[index], residual[index])
+        first = starts[sizes == size]
+        at_once = max(BYTES_AT_ONCE // (size * Z[0].nbytes), 1)
+        for number in range(0, first.size, at_once):
+            index = first[number : number + at_once, None] + np.arange(size)
+            shift[index], pivot = _solve_leave_out(Z[index], root[index], residual[index])
+            if pivot < MIN_PIVOT and Z.dtype != np.float64:
+                exact = projection.exact_rows(pieces, index)
+                shift[index], _ = _solve_leave_out(exact, root[index], residual[index])
     return shift
 
 

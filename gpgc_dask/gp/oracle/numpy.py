@@ -110,7 +110,9 @@ class NumpySweeps(RowSweeps):
 
     def map_rows(self, function: TaskFunction) -> Array:
         """Results of a row-wise task function over whole groups, in the order of F."""
-        values = np.concatenate(self._map(function, whole_groups=True))
+        return self._in_order(np.concatenate(self._map(function, whole_groups=True)))
+
+    def _in_order(self, values: Features) -> Features:
         if self.order is None:
             return values
         ordered = np.empty_like(values)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gpgc_dask.core.arrays import Array, Index, Mask
+from gpgc_dask.core.arrays import Array, Features, Index, Mask
 from gpgc_dask.core.errors import InputError
 from gpgc_dask.gp.evidence import Moments, Posterior
 from gpgc_dask.gp.oracle.base import (
@@ -21,6 +21,7 @@ from gpgc_dask.gp.oracle.base import (
     StepResult,
     SweepOracle,
     TermsRequest,
+    WeightRule,
 )
 from gpgc_dask.gp.oracle.kernels import Arithmetic, MomentSums, Projection
 from gpgc_dask.gp.oracle.statistics import CompositeOracle, StatisticsOracle
@@ -28,6 +29,7 @@ from gpgc_dask.gp.oracle.tasks import (
     Batches,
     GroupSums,
     Partial,
+    Reweighted,
     Sweep,
     sweep_group_moments,
     sweep_moments,
@@ -82,6 +84,10 @@ class RowSweeps(SweepOracle):
         """Results of a row-wise task function over whole groups, in the order of X."""
 
     @abstractmethod
+    def _in_order(self, values: Features) -> Features:
+        """Results for the rows as the tasks have them, in the order of X."""
+
+    @abstractmethod
     def select_groups(self, groups: Index) -> RowSweeps:
         """Sweeps over the rows of some groups, which are renumbered in that order."""
 
@@ -118,6 +124,39 @@ class RowSweeps(SweepOracle):
         self.reads += self.read_share
         return self._map_rows("leave-out", sweep.predict_left_out)
 
+    def reweight(
+        self, post: Posterior, log_noise: Array, redundancy: float, rule: WeightRule
+    ) -> tuple[Array, Features, Moments]:
+        """Give rows new weights by their predictions without their group, in one read.
+
+        Batches must hold whole groups.
+
+        Parameters
+        ----------
+        post : Posterior
+            Posterior of the weights of the features, at the weights that the rows have.
+        log_noise : array of shape (J,)
+            ln ε² of each group.
+        redundancy : float
+            Redundancy c.
+        rule : callable
+            Computes weights from predictions.
+
+        Returns
+        -------
+        values : array of shape (N, t)
+            Predictions, as of :meth:`leave_out`.
+        weights : array of float32 of shape (N,)
+            New weights.
+        moments : Moments
+            Moments with the new weights.
+        """
+        sweep = self._sweep(post, log_noise, redundancy, EXACT_TERMS, leave_out=True)
+        task = partial(sweep.reweight, rule=rule)
+        total: Reweighted = self._read("sweep", task, whole_groups=True)
+        values, weights = (self._in_order(each) for each in (total.values, total.weights))
+        return values, weights, total.sums.finish(self.arithmetic)
+
     def terms(
         self,
         post: Posterior,
@@ -128,8 +167,13 @@ class RowSweeps(SweepOracle):
         request: TermsRequest = EXACT_TERMS,
     ) -> GroupTerms:
         whole = leave_out and self.whole_groups
+        predict = request.left_out and request.directions is None and self.whole_groups
         sweep = self._sweep(post, log_noise, redundancy, request, leave_out=whole)
-        terms, _ = sweep.finish(self._read("residuals", sweep.run, whole_groups=whole))
+        sweep = replace(sweep, predict=predict)
+        total: Partial = self._read("residuals", sweep.run, whole_groups=whole or predict)
+        terms, _ = sweep.finish(total)
+        if total.left_out is not None:
+            terms = replace(terms, left_out=self._in_order(total.left_out))
         if leave_out and not whole:
             terms = replace(terms, leave_out=self._sampled_leave_out(post, log_noise, redundancy))
         return terms

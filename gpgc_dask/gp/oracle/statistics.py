@@ -195,7 +195,8 @@ class CompositeOracle(SweepOracle):
 
 
 def _select(request: TermsRequest, groups: Index) -> TermsRequest:
-    """The request for some of the groups."""
-    if request.gradient_groups is None:
-        return request
-    return replace(request, gradient_groups=request.gradient_groups[groups])
+    """The request for some of the groups, without predictions, which no statistics have."""
+    wanted = request.gradient_groups
+    return replace(
+        request, gradient_groups=None if wanted is None else wanted[groups], left_out=False
+    )

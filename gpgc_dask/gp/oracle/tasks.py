@@ -8,7 +8,7 @@ concatenated.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from gpgc_dask.core.arrays import Array, Features, Index, Mask, group_sums
 from gpgc_dask.core.checks import check_finite
 from gpgc_dask.core.errors import InputError
-from gpgc_dask.gp.oracle.base import GroupTerms, NoiseRule, Rows
+from gpgc_dask.gp.oracle.base import GroupTerms, NoiseRule, Rows, WeightRule
 from gpgc_dask.gp.oracle.kernels import Accumulator, Arithmetic, MomentSums, Projection, Workspace
 from gpgc_dask.gp.oracle.layout import Batch
 from gpgc_dask.gp.oracle.leave_out import leave_out_shift, leave_out_terms
@@ -25,6 +25,7 @@ __all__ = [
     "Batches",
     "GroupSums",
     "Partial",
+    "Reweighted",
     "Sweep",
     "sweep_group_moments",
     "sweep_moments",
@@ -50,6 +51,8 @@ class Partial:
         Their gradients with respect to the weights.
     sums : MomentSums or None
         Moments at the new noise.
+    left_out : array of shape (n, t) or None
+        Predictions for the rows of the task without their groups.
     """
 
     groups: Index
@@ -57,9 +60,12 @@ class Partial:
     gradient_groups: Index
     gradients: Features
     sums: MomentSums | None = None
+    left_out: Array | None = None
 
     @classmethod
     def merge(cls, parts: Sequence[Partial]) -> Partial:
+        """The result of consecutive tasks, in their order."""
+        left_out = [part.left_out for part in parts if part.left_out is not None]
         sums = [part.sums for part in parts if part.sums is not None]
         return cls(
             *_merge_columns([part.groups for part in parts], [part.table for part in parts]),
@@ -67,6 +73,35 @@ class Partial:
                 [part.gradient_groups for part in parts], [part.gradients for part in parts]
             ),
             MomentSums.merge(sums) if sums else None,
+            np.concatenate(left_out) if left_out else None,
+        )
+
+
+@dataclass(frozen=True)
+class Reweighted:
+    """Result of one task that gives its rows new weights.
+
+    Attributes
+    ----------
+    values : array of shape (n, t)
+        Predictions for each row of the model fitted without the row's group.
+    weights : array of shape (n,)
+        New weights.
+    sums : MomentSums
+        Moments with the new weights.
+    """
+
+    values: Array
+    weights: Features
+    sums: MomentSums
+
+    @classmethod
+    def merge(cls, parts: Sequence[Reweighted]) -> Reweighted:
+        """Results of consecutive tasks, in their order."""
+        return cls(
+            np.concatenate([part.values for part in parts]),
+            np.concatenate([part.weights for part in parts]),
+            MomentSums.merge([part.sums for part in parts]),
         )
 
 
@@ -178,6 +213,8 @@ class Sweep:
         Whether to sum the changes of the moments by the new noise instead of the moments.
     check_values : bool
         Whether to raise an InputError for NaN and infinity.
+    predict : bool
+        Whether to predict each row without its group. It needs exact leverages.
     """
 
     projection: Projection
@@ -188,6 +225,7 @@ class Sweep:
     gradient_groups: Mask | None = None
     sum_changes: bool = False
     check_values: bool = False
+    predict: bool = False
 
     def run(self, batches: Batches, rows: Rows, first_row: int) -> Partial:
         """Queries (ii) and (iv) over the batches of one task and, with a rule, (i) and (iii)."""
@@ -228,9 +266,14 @@ class Sweep:
         table = np.zeros((4, groups.size))
         table[0] = group_sums(local, precision * (residual**2).sum(1), groups.size)
         table[1] = group_sums(local, precision * v, groups.size)
-        if self.leave_out:
-            starts = np.flatnonzero(np.diff(local, prepend=-1))
-            terms = leave_out_terms(
+        left_out = None
+        starts = np.flatnonzero(np.diff(local, prepend=-1))
+        if self.predict:
+            shift = leave_out_shift(A, precision, residual, starts, pieces, self.projection)
+            left_out = f - shift
+            table[2] = group_sums(local, precision * (residual * shift).sum(1), groups.size)
+        elif self.leave_out:
+            table[2, local[starts]] = leave_out_terms(
                 A,
                 precision,
                 residual,
@@ -239,7 +282,6 @@ class Sweep:
                 self.projection,
                 whitened=self.projection.exact,
             )
-            table[2, local[starts]] = terms
         table[3] = self.log_noise[groups]
         if self.rule is not None and sums is not None:
             weight = group_sums(local, rows.weights, groups.size)
@@ -248,7 +290,7 @@ class Sweep:
             change = new - precision if self.sum_changes else new
             if change.any():
                 sums.add(work.load(pieces) if self.projection.exact else A, change, targets)
-        return Partial(groups, table, wanted, gradients)
+        return Partial(groups, table, wanted, gradients, left_out=left_out)
 
     def _gradients(
         self, A: Features, pr: Array, groups: Index, local: Index
@@ -293,14 +335,37 @@ class Sweep:
         work = Workspace(self.projection.arithmetic)
         for start, stop, pieces in batches:
             part = rows.take(slice(start, stop))
-            precision = part.precision(self.log_noise, self.redundancy)
-            A = work.load(pieces)
-            mean, _ = self.projection.predict(A)
-            if not np.all(np.isfinite(mean)):
-                check_finite(A, first_row + start)
-            starts = np.flatnonzero(np.diff(part.groups, prepend=-1))
-            residual = part.targets() - mean
-            Z = self.projection.whiten(A)
-            shift = leave_out_shift(Z, precision, residual, starts, pieces, self.projection)
-            predictions[start:stop] = mean - shift
+            predictions[start:stop] = self._left_out(work, pieces, part, first_row + start)
         return predictions
+
+    def reweight(
+        self, batches: Batches, rows: Rows, first_row: int, *, rule: WeightRule
+    ) -> Reweighted:
+        """The same predictions, new weights by a rule, and the moments with these."""
+        k, t = self.projection.mu.shape
+        values, weights = np.empty((len(rows), t)), np.empty(len(rows), dtype=np.float32)
+        work = Workspace(self.projection.arithmetic)
+        sums = Accumulator(k, t, self.projection.arithmetic.dtype)
+        for start, stop, pieces in batches:
+            part = rows.take(slice(start, stop))
+            values[start:stop] = self._left_out(work, pieces, part, first_row + start)
+            weights[start:stop] = rule(values[start:stop], part)
+            part = replace(part, weights=weights[start:stop].astype(np.float64))
+            precision = part.precision(self.log_noise, self.redundancy)
+            sums.add(work.load(pieces), precision, part.targets())
+        return Reweighted(values, weights, sums.sums())
+
+    def _left_out(
+        self, work: Workspace, pieces: list[Features], rows: Rows, first_row: int
+    ) -> Array:
+        precision = rows.precision(self.log_noise, self.redundancy)
+        A = work.load(pieces)
+        mean, _ = self.projection.predict(A)
+        if not np.all(np.isfinite(mean)):
+            check_finite(A, first_row)
+        starts = np.flatnonzero(np.diff(rows.groups, prepend=-1))
+        residual = rows.targets() - mean
+        Z = self.projection.whiten(A)
+        shift = leave_out_shift(Z, precision, residual, starts, pieces, self.projection)
+        left_out: Array = mean - shift
+        return left_out

@@ -68,7 +68,7 @@ def solve_fixed_point(run: Run, point: Point, *, patient: bool) -> tuple[Point, 
         run.save(point)
         expected = state.expectation.certificate
         if expected is not None and is_worth_certifying(problem, expected, state.certify_share):
-            certificate = run.certify("fixed-point", point, run.exact_terms(point))
+            certificate = run.certify("fixed-point", point, run.exact_terms(point, final=True))
             if run.is_done(certificate):
                 break
             state.certify_share *= CERTIFY_DECAY

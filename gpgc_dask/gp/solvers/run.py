@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
+from gpgc_dask.core.arrays import Array
 from gpgc_dask.core.threads import algebra_threads
-from gpgc_dask.gp.oracle.base import GroupTerms
+from gpgc_dask.gp.oracle.base import GroupTerms, TermsRequest
 from gpgc_dask.gp.solvers.convergence import Certificate, certify, is_converged
 from gpgc_dask.gp.solvers.history import History
 from gpgc_dask.gp.solvers.problem import Point, Problem
@@ -27,7 +28,7 @@ def algebra(history: History, n_features: int) -> Iterator[None]:
         yield
 
 
-@dataclass(frozen=True)
+@dataclass
 class Run:
     """One run of a solver.
 
@@ -41,12 +42,18 @@ class Run:
         What the solver remembers between steps.
     save_state : callable or None
         Called with the point and the state after every read of the data.
+    predict : bool
+        Whether to predict each row without its group in the read that certifies the optimum.
+    left_out : tuple of Point and array of shape (N, t), or None
+        The last of these predictions, and the point that they belong to.
     """
 
     problem: Problem
     history: History
     state: SolverState
     save_state: SaveState | None = None
+    predict: bool = False
+    left_out: tuple[Point, Array] | None = None
 
     def save(self, point: Point) -> None:
         """Save the point and the state: a stopped fit can be resumed here."""
@@ -61,16 +68,23 @@ class Run:
         """Time k×k algebra, see :func:`algebra`."""
         return algebra(self.history, self.problem.n_features)
 
-    def exact_terms(self, point: Point) -> GroupTerms:
-        """Exact group terms at a point, in one read."""
+    def exact_terms(self, point: Point, *, final: bool = False) -> GroupTerms:
+        """Exact group terms at a point, in one read.
+
+        Predictions without the groups are part of the read only if the point is probably the
+        ``final`` one: they cost half as much again.
+        """
         params = point.params
         with self.sweep():
-            return self.problem.oracle.terms(
+            terms = self.problem.oracle.terms(
                 point.post,
                 params.log_noise,
                 params.redundancy,
                 leave_out=self.problem.estimates_redundancy,
+                request=TermsRequest(left_out=final and self.predict),
             )
+        self.left_out = None if terms.left_out is None else (point, terms.left_out)
+        return terms
 
     def ratio(self, terms: GroupTerms) -> float | None:
         """Moment ratio of the redundancy from group terms; None if c is fixed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from gpgc_dask.core.arrays import Array
 from gpgc_dask.gp.solvers.convergence import Certificate, certify, is_converged
 from gpgc_dask.gp.solvers.fixed_point import solve_fixed_point
 from gpgc_dask.gp.solvers.history import History
@@ -30,10 +31,14 @@ class Solution:
         The point.
     converged : bool
         Whether it is certified to be the optimum.
+    left_out : array of shape (N, t) or None
+        Predictions at this point for each row without its group, if the read that certified it
+        has computed them.
     """
 
     point: Point
     converged: bool
+    left_out: Array | None = None
 
 
 def solve(
@@ -44,6 +49,7 @@ def solve(
     *,
     state: SolverState | None = None,
     save_state: SaveState | None = None,
+    predict: bool = False,
 ) -> Solution:
     """Maximise the evidence.
 
@@ -62,13 +68,15 @@ def solve(
         State of a fit that was stopped at ``start``, to resume it.
     save_state : callable, optional
         Called with the point and the state after every read of the data.
+    predict : bool, default False
+        Whether to predict each row without its group in the read that certifies the optimum.
     """
     resumed = state is not None
     state = state or SolverState.initial(problem)
     if state.optimum is not None and is_converged(problem, state.optimum):
         return Solution(start, True)
     state.optimum = None
-    run = Run(problem, history, state, save_state)
+    run = Run(problem, history, state, save_state, predict)
     if problem.noise.n_parameters == 1:
         return _finish(run, *solve_pooled(run, start))
     begin = start if resumed else with_positive_scales(problem, start)
@@ -87,4 +95,7 @@ def _finish(run: Run, point: Point, certificate: Certificate) -> Solution:
     converged = is_converged(run.problem, certificate)
     run.state.optimum = certificate if converged else None
     run.save(point)
-    return Solution(point, converged)
+    left_out = None
+    if run.left_out is not None and run.left_out[0] is point:
+        left_out = run.left_out[1]
+    return Solution(point, converged, left_out)

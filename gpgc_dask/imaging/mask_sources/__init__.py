@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         Mask,
         MaskOptions,
         MaskSource,
+        ObjectMask,
         file_stamp,
     )
     from gpgc_dask.imaging.mask_sources.find import open_source
@@ -24,6 +25,7 @@ __all__ = [
     "Mask",
     "MaskOptions",
     "MaskSource",
+    "ObjectMask",
     "file_stamp",
     "open_source",
 ]
@@ -32,7 +34,7 @@ __all__ = [
 __getattr__, __dir__, _ = attach(
     __name__,
     submod_attrs={
-        "base": ["Item", "Mask", "MaskOptions", "MaskSource", "file_stamp"],
+        "base": ["Item", "Mask", "MaskOptions", "MaskSource", "ObjectMask", "file_stamp"],
         "find": ["open_source"],
     },
 )

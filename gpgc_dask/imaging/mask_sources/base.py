@@ -7,17 +7,19 @@ import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, astuple, dataclass, field, fields
 from os import PathLike
 from pathlib import Path, PurePosixPath
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from gpgc_dask.core.errors import InputError, Problem
 from gpgc_dask.imaging.files import Pair, printable
+from gpgc_dask.imaging.image_info import ImageInfo, PhotoInfo
 from gpgc_dask.imaging.masks import Codes, MaskFormat
+from gpgc_dask.imaging.objects import PhotoObject
 from gpgc_dask.imaging.photos import Orientation
 
-__all__ = ["Item", "Mask", "MaskOptions", "MaskSource", "file_stamp"]
+__all__ = ["Item", "Mask", "MaskOptions", "MaskSource", "ObjectMask", "file_stamp"]
 
 
 class Mask(Protocol):
@@ -33,13 +35,25 @@ class Mask(Protocol):
         """
 
 
+@runtime_checkable
+class ObjectMask(Mask, Protocol):
+    """A mask that is drawn from annotated objects."""
+
+    def read_objects(self, orientation: Orientation, height: int, width: int) -> list[PhotoObject]:
+        """Read the objects, with their regions at a working size of (height, width) pixels."""
+
+
 @dataclass(frozen=True)
 class Item:
-    """A photo to ingest, its mask, and an identity that changes when one of them does."""
+    """A photo to ingest, its mask, and an identity that changes when one of them does.
+
+    ``info`` is what else the source knows of it, if anything.
+    """
 
     pair: Pair
     identity: str
     mask: Mask
+    info: PhotoInfo | None = None
 
 
 @dataclass(frozen=True)
@@ -53,7 +67,8 @@ class MaskOptions:
     ----------
     format : str, default "masks"
         A registered mask source (``MASK_SOURCES.names()``): "masks" is a folder of mask files,
-        "coco" a COCO instances file.
+        "answers" one with several masks per photo, in a subfolder for each, "coco" a COCO instances
+        file.
     suffix : str, default ""
         What follows the photo's name in the name of its mask: "_mask" pairs a.jpg with a_mask.png.
     foreground : sequence of int, optional
@@ -65,9 +80,14 @@ class MaskOptions:
     threshold : float, optional
         For soft masks: the share of full scale from which on a pixel is foreground.
     categories : sequence of str, optional
-        Categories to take from a COCO file; several become several classes.
-    with_empty : bool, default False
-        Whether images of a COCO file that show none of the categories are included.
+        Categories to take from a COCO file; several become several classes, and "all" are all that
+        have annotations, in the order of their ids.
+    with_empty : bool, default True
+        Whether images of a COCO file without an annotation of the categories are included: objects
+        may be missing there.
+    answers : str, default ""
+        For "answers": a CSV file with columns mask,image and perhaps annotator,date that names the
+        photo of each mask. By default masks are in subfolders named as their photos.
 
     Examples
     --------
@@ -83,7 +103,8 @@ class MaskOptions:
     void: Sequence[int] = ()
     threshold: float | None = None
     categories: Sequence[str] = ()
-    with_empty: bool = False
+    with_empty: bool = True
+    answers: str = ""
 
     @property
     def mask_format(self) -> MaskFormat:
@@ -211,10 +232,20 @@ class MaskSource(ABC):
         """
         return {PurePosixPath(Path(path).name): Path(path) for path in paths}
 
-    def digest(self) -> str:
-        """Digest that changes when an image or mask is changed, added or removed."""
+    def find_info(self, info: ImageInfo) -> dict[str, PhotoInfo]:
+        """Group, annotator and date of each image, by its name."""
+        known = {item.pair.name: item.info for item in self.items if item.info is not None}
+        names = (item.pair.name for item in self.items)
+        photos = {name: known[name].photo if name in known else name for name in names}
+        return info.find(photos, known, (problem.name for problem in self.problems))
+
+    def digest(self, info: Mapping[str, PhotoInfo]) -> str:
+        """Digest that changes when an image, a mask or what is known of them changes."""
         known = [[item.pair.name, item.identity] for item in self.items]
         known += [[problem.name] for problem in self.problems]
+        default = {name: PhotoInfo(own.photo, own.photo) for name, own in info.items()}
+        if info != default:
+            known += [[name, *astuple(own)] for name, own in sorted(info.items())]
         return hashlib.sha256(json.dumps(known).encode()).hexdigest()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -13,30 +13,26 @@ from typing import Any
 
 import numpy as np
 
+from gpgc_dask.core.arrays import Mask as Pixels
 from gpgc_dask.core.errors import InputError, Problem, UnusableFileError
 from gpgc_dask.imaging.files import Pair, find_images
 from gpgc_dask.imaging.mask_sources.base import Item, Mask, MaskSource, file_stamp
+from gpgc_dask.imaging.mask_sources.coco_content import (
+    MAX_COORDINATE,
+    check_annotations,
+    load_coco,
+    segmentation_problem,
+)
 from gpgc_dask.imaging.masks import Codes, MaskFormat, check_size, make_upright
+from gpgc_dask.imaging.objects import PhotoObject, make_object
 from gpgc_dask.imaging.photos import Orientation
 
 __all__ = ["CocoFile", "CocoMask", "filter_coco", "load_coco"]
 
-NEEDED: dict[str, dict[str, tuple[type, ...]]] = {
-    "images": {
-        "id": (int, str),
-        "file_name": (str,),
-        "height": (int, float),
-        "width": (int, float),
-    },
-    "annotations": {"image_id": (int, str), "category_id": (int, str)},
-    "categories": {"id": (int, str), "name": (str,)},
-}
-"""Keys that the entries of a COCO instances file must have, and their types."""
-
-MAX_COORDINATE = 1e6
-"""Coordinates in pixels beyond this make pycocotools fail or crash."""
-
 ANNOTATIONS = PurePosixPath("annotations.json")
+
+ALL = "all"
+"""Stands for all categories."""
 
 
 @dataclass(frozen=True)
@@ -49,33 +45,55 @@ class CocoMask:
         Size of the image in pixels, as the COCO file has it.
     regions : tuple of (int, object)
         Class code and segmentation, as COCO stores it, of each region, largest first.
+    ids : tuple of str
+        Id of each region's annotation; "" if it has none. Empty if the regions are no annotations.
+    crowds : tuple of bool
+        Whether each region is a crowd.
     """
 
     height: int
     width: int
     regions: tuple[tuple[int, Any], ...]
+    ids: tuple[str, ...] = ()
+    crowds: tuple[bool, ...] = ()
 
     def to_json(self) -> str:
-        return json.dumps([self.height, self.width, self.regions])
+        return json.dumps([self.height, self.width, self.regions, self.ids, self.crowds])
+
+    def problem(self) -> str | None:
+        """What is wrong with the geometry of a region; None if nothing is."""
+        for number, (_, segmentation) in enumerate(self.regions):
+            problem = segmentation_problem(segmentation, self.height, self.width)
+            if problem:
+                name = f"annotation {self.ids[number]}" if any(self.ids) else "an annotation"
+                return f"{name} has {problem}"
+        return None
 
     def read(self, orientation: Orientation) -> Codes:
         """Draw the regions at the photo's own size; crowds count as what they are crowds of."""
-        from pycocotools import mask as rle
-
         size = (self.height, self.width)
         check_size(size, orientation)
         codes = np.zeros(size, dtype=np.uint8)
         for code, segmentation in self.regions:
-            try:
-                run_lengths = _to_run_lengths(segmentation, *size)
-                inside = None if run_lengths is None else rle.decode(run_lengths)
-            except (ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
-                raise UnusableFileError(
-                    f"the COCO file has an unreadable segmentation: {error}"
-                ) from None
+            inside = _decode(segmentation, *size)
             if inside is not None:
-                codes[inside.astype(bool)] = code
+                codes[inside] = code
         return make_upright(codes, orientation)
+
+    def read_objects(self, orientation: Orientation, height: int, width: int) -> list[PhotoObject]:
+        """Draw each annotation on its own, with what others hide, in the order of the file."""
+        objects = []
+        for annotation, crowd, (code, segmentation) in zip(
+            self.ids, self.crowds, self.regions, strict=True
+        ):
+            inside = _decode(segmentation, self.height, self.width)
+            if inside is not None:
+                upright = np.ascontiguousarray(make_upright(inside, orientation))
+                size = (height, width)
+                objects.append(
+                    make_object(annotation, code, crowd=crowd, inside=upright, size=size)
+                )
+        return objects
 
 
 class CocoFile(MaskSource):
@@ -85,36 +103,42 @@ class CocoFile(MaskSource):
     """
 
     options_used = frozenset(("categories", "with_empty"))
+    categories: Sequence[str] = ()
 
     @property
     def mask_format(self) -> MaskFormat:
         """Background and the categories."""
-        categories = self.options.categories
+        categories = self.categories
         values = [255] if len(categories) == 1 else range(1, len(categories) + 1)
         return MaskFormat(classes=((0, "background"), *zip(values, categories, strict=True)))
 
     def find_items(self) -> tuple[list[Item], list[Problem]]:
-        """Find the photos that show one of the categories, with ``with_empty`` all photos."""
-        masks = read_masks(self.masks, self.options.categories)
+        """Find the photos, with ``with_empty=False`` those that show one of the categories."""
+        content = load_coco(self.masks)
+        check_annotations(content, self.masks)
+        self.categories = _find_categories(content, self.options.categories, self.masks)
+        masks = _masks(content, self.categories, self.masks)
         present = set(find_images(self.images))
         items, problems = [], []
         for name, mask in masks.items():
             if not mask.regions and not self.options.with_empty:
                 continue
+            reason = mask.problem()
             if name not in present:
                 reason = f"image missing: {self.masks} names it but {self.images} lacks it"
+            if reason:
                 problems.append(Problem(name, reason))
                 continue
             pair = Pair(name, str(Path(self.images) / name), self.masks)
             digest = hashlib.sha256(mask.to_json().encode()).hexdigest()[:16]
             items.append(Item(pair, f"{file_stamp(pair.image)} {digest}", mask))
         if not items and not problems:
-            raise InputError(f"no image in {self.masks} shows {', '.join(self.options.categories)}")
+            raise InputError(f"no image in {self.masks} shows {', '.join(self.categories)}")
         return items, problems
 
     def provenance(self) -> dict[str, Any]:
         """As of every source, and the categories."""
-        return super().provenance() | {"categories": list(self.options.categories)}
+        return super().provenance() | {"categories": list(self.categories)}
 
     @classmethod
     def restore(
@@ -144,55 +168,56 @@ def filter_coco(path: str | PathLike[str], names: Iterable[str]) -> bytes:
 
 def read_masks(path: str | PathLike[str], categories: Sequence[str]) -> dict[str, CocoMask]:
     """Masks of all photos that a COCO file names, by the photo's name."""
-    content = load_coco(path)
+    return _masks(load_coco(path), categories, path)
+
+
+def _masks(
+    content: dict[str, Any], categories: Sequence[str], path: str | PathLike[str]
+) -> dict[str, CocoMask]:
     codes = _category_codes(content, categories, path)
-    regions: dict[int, list[Any]] = defaultdict(list)
+    annotations: dict[int, list[Any]] = defaultdict(list)
     for annotation in content["annotations"]:
         if annotation["category_id"] in codes and annotation.get("segmentation"):
-            regions[annotation["image_id"]].append(annotation)
-    return {
-        image["file_name"]: CocoMask(
-            int(image["height"]), int(image["width"]), _sort_regions(regions[image["id"]], codes)
+            annotations[annotation["image_id"]].append(annotation)
+    masks = {}
+    for image in content["images"]:
+        # Large regions first, so that small things in front of them are drawn over them.
+        own = sorted(annotations[image["id"]], key=_size, reverse=True)
+        masks[image["file_name"]] = CocoMask(
+            int(image["height"]),
+            int(image["width"]),
+            tuple((codes[one["category_id"]], one["segmentation"]) for one in own),
+            tuple("" if one.get("id") is None else str(one["id"]) for one in own),
+            tuple(bool(one.get("iscrowd")) for one in own),
         )
-        for image in content["images"]
-    }
+    return masks
 
 
-def _sort_regions(annotations: list[Any], codes: dict[int, int]) -> tuple[tuple[int, Any], ...]:
-    """Large regions first, so that small things in front of them are drawn over them."""
-
-    def size(annotation: Any) -> float:
-        area = annotation.get("area")
-        return float(area) if isinstance(area, (int, float)) else 0.0
-
-    ordered = sorted(annotations, key=size, reverse=True)
-    return tuple((codes[a["category_id"]], a["segmentation"]) for a in ordered)
+def _size(annotation: Any) -> float:
+    area = annotation.get("area")
+    return float(area) if isinstance(area, (int, float)) else 0.0
 
 
-def load_coco(path: str | PathLike[str]) -> dict[str, Any]:
-    """Read and check a COCO instances file."""
-    try:
-        content = json.loads(Path(path).expanduser().read_bytes())
-        complete = all(isinstance(content[name], list) for name in NEEDED)
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise InputError(f"{path} is not a JSON file: {error}") from None
-    except (KeyError, TypeError):
-        complete = False
-    if not complete:
+def _find_categories(
+    content: dict[str, Any], categories: Sequence[str], path: str | PathLike[str]
+) -> list[str]:
+    """The chosen categories; "all" are those that have annotations, in the order of their ids."""
+    names = {category["id"]: category["name"] for category in content["categories"]}
+    used = {one["category_id"] for one in content["annotations"] if one.get("segmentation")}
+    if list(categories) == [ALL] and ALL not in names.values():
+        known = sorted(used, key=lambda number: (isinstance(number, str), number))
+        categories = list(dict.fromkeys(names[number] for number in known))
+        if not categories:
+            raise InputError(f"{path} has no annotation with a segmentation")
+    _category_codes(content, categories, path)
+    shown = {names[number] for number in used}
+    vanished = [name for name in categories if name not in shown]
+    if vanished:
         raise InputError(
-            f"{path} is not a COCO instances file: it lacks images, annotations or categories"
+            f"{path} has no annotation of {', '.join(vanished)}: there is nothing to learn it "
+            "from; omit it, or choose another category"
         )
-    for name, keys in NEEDED.items():
-        for number, entry in enumerate(content[name]):
-            for key, kinds in keys.items():
-                if not isinstance(entry, dict) or not isinstance(entry.get(key), kinds):
-                    raise InputError(f"{path}: {name}[{number}] has no {key}, or none of its type")
-    for key in ("file_name", "id"):
-        counts = Counter(image[key] for image in content["images"])
-        doubled = [value for value, count in counts.items() if count > 1]
-        if doubled:
-            raise InputError(f"{path} has several images of {key} {doubled[0]}: list each once")
-    return dict(content)
+    return list(categories)
 
 
 def _category_codes(
@@ -209,6 +234,17 @@ def _category_codes(
             raise InputError(f"{path} has no category {', '.join(unknown)}; {known}")
         raise InputError(f"name the categories of {path} to take (--category NAME); {known}")
     return {number: code for code, name in enumerate(categories, start=1) for number in ids[name]}
+
+
+def _decode(segmentation: Any, height: int, width: int) -> Pixels | None:
+    """Pixels (height, width) of a region; None if it has no area."""
+    from pycocotools import mask as rle
+
+    try:
+        run_lengths = _to_run_lengths(segmentation, height, width)
+        return None if run_lengths is None else rle.decode(run_lengths).astype(bool)
+    except (ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
+        raise UnusableFileError(f"the COCO file has an unreadable segmentation: {error}") from None
 
 
 def _to_run_lengths(segmentation: Any, height: int, width: int) -> Any:

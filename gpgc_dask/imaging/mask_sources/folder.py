@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from gpgc_dask.core.errors import Problem
+from gpgc_dask.core.errors import InputError, Problem
 from gpgc_dask.core.paths import relative_path
-from gpgc_dask.imaging.files import pair_masks
+from gpgc_dask.imaging.files import by_stem, find_images, pair_masks
 from gpgc_dask.imaging.mask_sources.base import Item, Mask, MaskSource, file_stamp
 from gpgc_dask.imaging.masks import Codes, MaskFormat, read_mask
 from gpgc_dask.imaging.photos import Orientation
@@ -37,6 +37,11 @@ class MaskFolder(MaskSource):
     def find_items(self) -> tuple[list[Item], list[Problem]]:
         """Pair photos and masks of the same name."""
         pairing = pair_masks(self.images, self.masks, self.options.suffix)
+        if not pairing.pairs and _has_answers(self.images, self.masks):
+            raise InputError(
+                f"{self.masks} has a folder of masks for each photo, not a mask: several masks per "
+                "photo are another format (format, --format answers)"
+            )
         items = [
             Item(
                 pair,
@@ -62,6 +67,11 @@ class MaskFolder(MaskSource):
         """The mask files, in a folder ``masks``."""
         root = Path(provenance["masks"])
         return {PurePosixPath("masks") / _relative(Path(path), root): Path(path) for path in paths}
+
+
+def _has_answers(images: str, masks: str) -> bool:
+    """Whether some folder of masks is named as a photo."""
+    return any((Path(masks) / stem).is_dir() for stem in by_stem(find_images(images)))
 
 
 def _relative(path: Path, root: Path) -> PurePosixPath:

@@ -19,6 +19,7 @@ MASK_SOURCES: Registry[type[MaskSource]] = Registry(
     "format of masks",
     {
         "masks": "gpgc_dask.imaging.mask_sources.folder:MaskFolder",
+        "answers": "gpgc_dask.imaging.mask_sources.answers:AnswerFolder",
         "coco": "gpgc_dask.imaging.mask_sources.coco:CocoFile",
     },
     "gpgc_dask.mask_sources",

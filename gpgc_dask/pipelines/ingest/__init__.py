@@ -22,14 +22,17 @@ from lazy_loader import attach
 
 if TYPE_CHECKING:
     from gpgc_dask.imaging.features import Recipe
+    from gpgc_dask.imaging.image_info import ImageInfo
     from gpgc_dask.imaging.mask_sources import MaskOptions
     from gpgc_dask.pipelines.ingest.run import IngestReport, ingest
     from gpgc_dask.pipelines.options import RunOptions
 
-__all__ = ["IngestReport", "MaskOptions", "Recipe", "RunOptions", "ingest"]
+__all__ = ["ImageInfo", "IngestReport", "MaskOptions", "Recipe", "RunOptions", "ingest"]
 
 # Workers of an ingest need a module or two of this package, and the others take a second to load.
 __getattr__, __dir__, _ = attach(
     __name__,
-    submod_attrs={"run": ["IngestReport", "MaskOptions", "Recipe", "RunOptions", "ingest"]},
+    submod_attrs={
+        "run": ["ImageInfo", "IngestReport", "MaskOptions", "Recipe", "RunOptions", "ingest"]
+    },
 )

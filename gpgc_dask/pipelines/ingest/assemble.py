@@ -20,6 +20,7 @@ from gpgc_dask.core.arrays import Labels
 from gpgc_dask.core.errors import Problem
 from gpgc_dask.data.schema import MAPS, UNFINISHED_FOLDER
 from gpgc_dask.data.writing import create_array, finish, write_array
+from gpgc_dask.imaging.image_info import PhotoInfo
 from gpgc_dask.pipelines.ingest.staging import (
     StagedImage,
     check_layers,
@@ -89,9 +90,16 @@ def _fill(chunk: Labels, piece: Piece, values: Labels) -> None:
 class Assembly:
     """The staged images in the order of the dataset, and the tasks that assemble it."""
 
-    def __init__(self, location: Location, staged: list[StagedImage], dtype: str) -> None:
+    def __init__(
+        self,
+        location: Location,
+        staged: list[StagedImage],
+        dtype: str,
+        info: Mapping[str, PhotoInfo],
+    ) -> None:
         self.location = location
-        self.staged = sorted(staged, key=lambda one: one.record.name)
+        self.info = info
+        self.staged = sorted(staged, key=lambda one: (info[one.record.name].group, one.record.name))
         self.dtype = dtype
         self.records = [one.record for one in self.staged]
         self.counts = np.array([image.superpixels for image in self.records], dtype=np.int64)
@@ -203,9 +211,30 @@ class Assembly:
         for name in ("image_path", "mask_path", "flags"):
             arrays[name] = _text([getattr(image, name) for image in self.records])
         arrays["image_name"] = _text([image.name for image in self.records])
+        about = [self.info[image.name] for image in self.records]
+        arrays["photo_name"] = _text([own.photo for own in about])
+        for name in ("group", "annotator", "annotated"):
+            arrays[name] = _text([getattr(own, name) for own in about])
+        arrays |= _object_arrays(self.staged)
         arrays["skipped_name"] = _text([problem.name for problem in problems])
         arrays["skipped_reason"] = _text([problem.reason for problem in problems])
         return arrays
+
+
+def _object_arrays(staged: list[StagedImage]) -> dict[str, Labels]:
+    """Arrays of the annotated objects, in the order of their images."""
+    objects = [one for image in staged for one in image.objects]
+    counts = [len(image.objects) for image in staged]
+    boxes = np.array([one.box for one in objects], dtype=np.float32).reshape(-1, 4)
+    return {
+        "object_image": np.repeat(np.arange(len(staged), dtype=np.int32), counts),
+        "object_id": _text([one.id for one in objects]),
+        "object_class": np.array([one.code for one in objects], dtype=np.uint8),
+        "object_crowd": np.array([one.crowd for one in objects], dtype=np.uint8),
+        "object_area": np.array([one.area for one in objects], dtype=np.float32),
+        "object_box": boxes,
+        "object_region": _text([one.counts for one in objects]),
+    }
 
 
 def _text(values: list[str]) -> Labels:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
 from importlib.metadata import version
 from os import PathLike
 from typing import Any
+
+import numpy as np
 
 from gpgc_dask.core.errors import ExistsError, InputError, PipelineError, Problem
 from gpgc_dask.core.progress import work_listener
@@ -18,13 +21,14 @@ from gpgc_dask.data.summary import summary
 from gpgc_dask.execution.batches import client_context
 from gpgc_dask.execution.client import Client, is_in_process
 from gpgc_dask.imaging.features import Recipe
+from gpgc_dask.imaging.image_info import ImageInfo, PhotoInfo
 from gpgc_dask.imaging.mask_sources import MaskOptions, MaskSource, open_source
 from gpgc_dask.pipelines.batches import problem_error
 from gpgc_dask.pipelines.ingest.work import IngestRun, without_path
 from gpgc_dask.pipelines.options import RunOptions
 from gpgc_dask.storage.location import Location
 
-__all__ = ["IngestReport", "MaskOptions", "Recipe", "RunOptions", "ingest"]
+__all__ = ["ImageInfo", "IngestReport", "MaskOptions", "Recipe", "RunOptions", "ingest"]
 
 PARAMETERS = f"{UNFINISHED_FOLDER}/parameters"
 
@@ -49,6 +53,10 @@ class IngestReport:
         Seconds of work by phase, summed over all workers, in this run.
     elapsed : float
         Seconds that this run took.
+    objects : int
+        Number of annotations, of a COCO file.
+    without_objects : int
+        Number of images that have none: candidates for missing objects.
     """
 
     target: str
@@ -60,6 +68,8 @@ class IngestReport:
     resumed: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
     elapsed: float = 0.0
+    objects: int = 0
+    without_objects: int = 0
 
 
 def ingest(
@@ -69,6 +79,7 @@ def ingest(
     *,
     recipe: Recipe | None = None,
     masks_as: MaskOptions | None = None,
+    info: ImageInfo | None = None,
     run: RunOptions | None = None,
     storage_options: dict[str, Any] | None = None,
 ) -> IngestReport:
@@ -90,6 +101,8 @@ def ingest(
     masks_as : MaskOptions, optional
         Format of the masks and meaning of their values. By default 0 is background and one other
         value is foreground.
+    info : ImageInfo, optional
+        Who drew the masks, and which images belong together. By default every photo is on its own.
     run : RunOptions, optional
         Resuming, unusable files, progress and cluster.
     storage_options : dict, optional
@@ -113,9 +126,10 @@ def ingest(
     source = open_source(images, masks, masks_as)
     if source.problems and (run.on_error == "raise" or not source.items):
         raise problem_error(source.problems)
+    about = source.find_info(info or ImageInfo())
     location = Location.of(target, storage_options)
     parameters = _parameters(source, recipe)
-    check = partial(_check_target, location, source, parameters, run)
+    check = partial(_check_target, location, source, about, parameters, run)
     attempt = None
     if check() == "complete":
         location.remove(UNFINISHED_FOLDER)
@@ -124,7 +138,7 @@ def ingest(
             _check_reach(location, client)
             # Checked again: connecting takes time, and another ingest may have been faster.
             _prepare(location, parameters, clear=check() == "absent")
-            attempt = IngestRun(client, source, location, recipe, run, listener, parameters)
+            attempt = IngestRun(client, source, location, recipe, run, listener, parameters, about)
             attempt.run()
     return _report(location, attempt, time.perf_counter() - start)
 
@@ -153,7 +167,11 @@ def _parameters(source: MaskSource, recipe: Recipe) -> dict[str, Any]:
 
 
 def _check_target(
-    location: Location, source: MaskSource, parameters: dict[str, Any], run: RunOptions
+    location: Location,
+    source: MaskSource,
+    info: Mapping[str, PhotoInfo],
+    parameters: dict[str, Any],
+    run: RunOptions,
 ) -> str:
     """State of the location; an error if work may not begin there. Changes nothing."""
     present = state(location)
@@ -175,7 +193,7 @@ def _check_target(
         )
     if present == "complete":
         _check_same(dict(location.group().attrs), parameters, location)
-        _check_files(location, source)
+        _check_files(location, source, source.digest(info))
     elif location.exists(PARAMETERS):
         _check_same(json.loads(location.read(PARAMETERS)), parameters, location)
     return present
@@ -214,22 +232,25 @@ def _check_same(then: dict[str, Any], now: dict[str, Any], location: Location) -
         )
 
 
-def _check_files(location: Location, source: MaskSource) -> None:
+def _check_files(location: Location, source: MaskSource, digest: str) -> None:
     """Raise a PipelineError if the files have changed since a dataset was finished."""
-    if location.group().attrs["files_digest"] == source.digest():
+    if location.group().attrs["files_digest"] == digest:
         return
     dataset = open_dataset(location.url, location.options)
     then = {*dataset["image_name"].values, *dataset["skipped_name"].values}
     now = {item.pair.name for item in source.items} | {p.name for p in source.problems}
     raise PipelineError(
         f"{location} is finished, and the files have changed since: {len(now - then)} more, "
-        f"{len(then - now)} fewer, or other content; make it again with overwrite=True "
+        f"{len(then - now)} fewer, other content, groups or annotators; make it again with "
+        "overwrite=True "
         "(--overwrite)"
     )
 
 
 def _report(location: Location, attempt: IngestRun | None, elapsed: float) -> IngestReport:
-    outcome = summary(open_dataset(location.url, location.options))
+    dataset = open_dataset(location.url, location.options)
+    outcome = summary(dataset)
+    annotated = np.unique(dataset["object_image"].values).size
     return IngestReport(
         target=location.url,
         images=outcome["images"],
@@ -240,4 +261,6 @@ def _report(location: Location, attempt: IngestRun | None, elapsed: float) -> In
         resumed=outcome["images"] if attempt is None else attempt.resumed,
         seconds={} if attempt is None else attempt.seconds,
         elapsed=elapsed,
+        objects=dataset.sizes["object"],
+        without_objects=outcome["images"] - annotated if annotated else 0,
     )

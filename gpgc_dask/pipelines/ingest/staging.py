@@ -13,7 +13,7 @@ import json
 import zlib
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from gpgc_dask.core.errors import CorruptedError, InputError
 from gpgc_dask.data.schema import MAPS, UNFINISHED_FOLDER
 from gpgc_dask.imaging.features import PhotoFeatures, PhotoLabels
 from gpgc_dask.imaging.files import Pair
+from gpgc_dask.imaging.objects import PhotoObject
 from gpgc_dask.storage.location import MAX_CONCURRENT, Location
 
 __all__ = [
@@ -100,6 +101,7 @@ class StagedImage:
     label: Labels
     weight: Labels
     pixels: Labels
+    objects: Sequence[PhotoObject] = ()
 
 
 def write_part(
@@ -119,12 +121,20 @@ def write_part(
     rows = io.BytesIO()
     np.savez(
         rows,
-        images=np.frombuffer(json.dumps(known).encode(), dtype=np.uint8),
+        images=_to_bytes(known),
         label=np.concatenate([labelled.label for _, _, labelled in images]),
         weight=np.concatenate([labelled.weight for _, _, labelled in images]),
         pixels=np.concatenate([labelled.pixels for _, _, labelled in images]),
+        objects=_to_bytes(
+            [[astuple(one) for one in labelled.objects] for _, _, labelled in images]
+        ),
     )
     location.write(f"{FOLDER}/{name}.rows", rows.getbuffer())
+
+
+def _to_bytes(content: Any) -> Labels:
+    """JSON as an array of bytes."""
+    return np.frombuffer(json.dumps(content).encode(), dtype=np.uint8)
 
 
 def check_layers(images: Sequence[ImageRecord]) -> None:
@@ -158,7 +168,8 @@ def _parse_part(part: str, content: bytes) -> Iterable[StagedImage]:
     with np.load(io.BytesIO(content), allow_pickle=False) as rows:
         stored: dict[str, Any] = {name: rows[name] for name in rows.files}
     row = pixel = 0
-    for values in json.loads(bytes(stored["images"])):
+    objects = json.loads(bytes(stored["objects"]))
+    for values, own_objects in zip(json.loads(bytes(stored["images"])), objects, strict=True):
         image = ImageRecord(**values)
         own = slice(row, row + image.superpixels)
         yield StagedImage(
@@ -166,7 +177,10 @@ def _parse_part(part: str, content: bytes) -> Iterable[StagedImage]:
             part,
             row,
             pixel,
-            *(stored[name][own] for name in ("label", "weight", "pixels")),
+            stored["label"][own],
+            stored["weight"][own],
+            stored["pixels"][own],
+            [PhotoObject(*one) for one in own_objects],
         )
         row = own.stop
         pixel += image.segment_height * image.segment_width

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -21,7 +21,8 @@ from gpgc_dask.data.schema import FORMAT_VERSION, UNFINISHED_FOLDER
 from gpgc_dask.execution.batches import completed_batches, completed_pieces, translate_failures
 from gpgc_dask.execution.client import Client, KilledWorker
 from gpgc_dask.imaging.features import PHASES, Recipe, Stopwatch, describe, label
-from gpgc_dask.imaging.mask_sources import Item, MaskSource
+from gpgc_dask.imaging.image_info import PhotoInfo
+from gpgc_dask.imaging.mask_sources import Item, MaskSource, ObjectMask
 from gpgc_dask.imaging.masks import MaskFormat
 from gpgc_dask.imaging.photos import silence_pillow
 from gpgc_dask.pipelines.batches import (
@@ -55,13 +56,19 @@ def process_batch(
     silence_pillow()
     watch = Stopwatch()
     finished, problems = [], []
+    photo, described = "", None
     for item in items:
         try:
-            described = describe(item.pair.image, recipe, watch)
+            if described is None or item.pair.image != photo:
+                photo, described = item.pair.image, None
+                described = describe(photo, recipe, watch)
             with watch("decode"):
                 codes = item.mask.read(described.orientation)
             with watch("pooling"):
                 labelled = label(described, codes, len(mask_format.names), mask_format.background)
+                if isinstance(item.mask, ObjectMask):
+                    objects = item.mask.read_objects(described.orientation, *labelled.mask.shape)
+                    labelled = replace(labelled, objects=tuple(objects))
         except UnusableFileError as error:
             problems.append(Problem(item.pair.name, str(error)))
             continue
@@ -100,6 +107,8 @@ class IngestRun:
         Called with the progress.
     parameters : dict
         All that the result depends on except the files; becomes the dataset's attributes.
+    info : mapping of str to PhotoInfo
+        Group, annotator and date of each image.
     """
 
     def __init__(
@@ -111,12 +120,14 @@ class IngestRun:
         options: RunOptions,
         listener: Listener | None,
         parameters: dict[str, Any],
+        info: Mapping[str, PhotoInfo],
     ) -> None:
         self.client = client
         self.source = source
         self.location = location
         self.recipe = recipe
         self.parameters = parameters
+        self.info = info
         made_with = json.dumps([FORMAT_VERSION, without_path(parameters)])
         digest = hashlib.sha256(made_with.encode()).hexdigest()[:16]
         # An image processed with other settings, or in another format, is another image.
@@ -143,7 +154,9 @@ class IngestRun:
         problems = sorted([*self.source.problems, *self.problems], key=lambda p: p.name)
         self.mark.check()
         with translate_failures(self.location, "the last arrays"):
-            assembly.finish(problems, self.parameters | {"files_digest": self.source.digest()})
+            assembly.finish(
+                problems, self.parameters | {"files_digest": self.source.digest(self.info)}
+            )
 
     def _read_staged(self) -> dict[str, StagedImage]:
         """Staged images that are up to date, by name."""
@@ -178,10 +191,10 @@ class IngestRun:
                 f"{missing} finished images are gone from {self.location}: is another program "
                 "working there? Continue with resume=True (--resume)"
             )
-        return Assembly(self.location, list(staged.values()), self.recipe.dtype)
+        return Assembly(self.location, list(staged.values()), self.recipe.dtype, self.info)
 
     def _stage(self, todo: list[Item], done: int) -> None:
-        batches = [todo[i : i + IMAGES_PER_TASK] for i in range(0, len(todo), IMAGES_PER_TASK)]
+        batches = _cut_batches(todo)
         meter = Meter(self.listener, "images", len(self.items), done)
         with closing(self._results(batches)) as results:
             for batch, result in results:
@@ -223,6 +236,17 @@ class IngestRun:
                     future.result()
                 remove_unneeded(task)
                 meter(1, len(self.problems))
+
+
+def _cut_batches(items: list[Item]) -> list[list[Item]]:
+    """Items of about IMAGES_PER_TASK images each; answers of a photo are in one batch."""
+    batches: list[list[Item]] = []
+    for item in items:
+        last = batches[-1] if batches else []
+        if not last or (len(last) >= IMAGES_PER_TASK and last[-1].pair.image != item.pair.image):
+            batches.append([])
+        batches[-1].append(item)
+    return batches
 
 
 def without_path(parameters: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from gpgc_dask.core.arrays import Labels, Mask
 from gpgc_dask.core.errors import MissingFileError, Problem, UnusableFileError
-from gpgc_dask.core.paths import check_sources
+from gpgc_dask.core.paths import check_names, check_sources
 from gpgc_dask.core.progress import Listener, Meter
 from gpgc_dask.imaging.dataset_masks import DatasetMasks
 from gpgc_dask.imaging.masks import VOID, Codes, MaskFormat
@@ -108,7 +108,9 @@ class ImageFormat(ExportFormat):
         super().__init__(target, selection, **options)
         review = selection.review
         self.source = require_dataset_info(selection.model)["source"]
-        check_sources(review["image"], review["image_path"], review["mask_path"], self.source)
+        photos = review.get("photo_name", review["image"])
+        check_names(review["image"], photos)
+        check_sources(photos, review["image_path"], review["mask_path"], self.source)
         names, paths = review["image"].tolist(), review["mask_path"].tolist()
         self.masks = DatasetMasks(self.source, names, paths)
         self.labels = _drawn_labels(self.masks.format)

@@ -17,6 +17,7 @@ EXPORTS: Registry[type[ExportFormat]] = Registry(
         "label-studio": "gpgc_dask.results.export.label_studio:LabelStudio",
         "cvat": "gpgc_dask.results.export.cvat:Cvat",
         "fiftyone": "gpgc_dask.results.export.fiftyone:FiftyOne",
+        "coco": "gpgc_dask.results.export.coco:Coco",
         "cleanlab": "gpgc_dask.results.export.cleanlab:Cleanlab",
     },
     "gpgc_dask.exports",

@@ -42,7 +42,8 @@ def export(
     target : path
         A local file. Other files that the tool needs are written next to it.
     to : str
-        Name of the format: "label-studio", "cvat", "fiftyone", "cleanlab" or a registered one.
+        Name of the format: "label-studio", "cvat", "fiftyone", "coco", "cleanlab" or a registered
+        one.
     count : int or str, optional
         Number or share of the images to export, such as 50 or "10%". Default: all images.
     below : float, optional

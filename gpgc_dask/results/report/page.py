@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
-from importlib.metadata import version
 from importlib.resources import files
+from itertools import zip_longest
 from os import PathLike
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -20,15 +19,16 @@ import xarray as xr
 from markupsafe import Markup
 
 from gpgc_dask.core.arrays import Index
-from gpgc_dask.core.progress import Listener, Meter, Progress, convergence_curve, work_listener
-from gpgc_dask.data.dataset import background_class
+from gpgc_dask.core.progress import Listener, Meter, Progress, work_listener
+from gpgc_dask.data.dataset import text_values
 from gpgc_dask.models.protocol import FittedModel
 from gpgc_dask.models.review import predict_and_review, rank
-from gpgc_dask.quality.estimate import BAD_BELOW
-from gpgc_dask.results.charts import bars, histogram, line
-from gpgc_dask.results.columns import Column, columns_in
 from gpgc_dask.results.pictures import Picture, pictures, thumbnail_side
-from gpgc_dask.results.ranking import CERTAINTY, BadCount, confusion, count_bad, is_suspect, records
+from gpgc_dask.results.ranking import BadCount
+from gpgc_dask.results.report.classes import image_confusions
+from gpgc_dask.results.report.content import page_content
+from gpgc_dask.results.report.objects import PackedObjects, pack_objects
+from gpgc_dask.results.report.people import find_people
 from gpgc_dask.storage.location import write_whole
 
 __all__ = ["ReportSummary", "page_content", "render_page", "write_report"]
@@ -39,7 +39,8 @@ MAX_PICTURES = 20_000
 CHUNK = 100
 """Pictures that the page unpacks at a time."""
 
-GONE_FLAG, CHANGED_FLAG = "photo gone", "mask changed since"
+SCRIPTS = ("data.js", "drawing.js", "gallery.js", "large.js", "page.js")
+"""Parts of the script of the page, in this order."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,17 @@ def write_report(
     name = title or PurePosixPath(str(dataset.encoding.get("source", "dataset"))).name
     gone = [review["image"][photo] for photo, picture in made.items() if picture.gone]
     changed = [review["image"][photo] for photo, picture in made.items() if picture.changed]
-    content = page_content(name, dataset, model, ranking, gone=gone, changed=changed)
+    content = page_content(
+        name,
+        dataset,
+        model,
+        ranking,
+        gone=gone,
+        changed=changed,
+        confusions=_confusions(dataset, predicted, place),
+        objects=_objects(dataset, model, ranking),
+        people=find_people(review),
+    )
     page = render_page(content, _pack(made, place)).encode()
     path = Path(target)
     write_whole(path, page)
@@ -137,6 +148,22 @@ def write_report(
         changed=len(changed),
         bytes=len(page),
     )
+
+
+def _confusions(dataset: xr.Dataset, predicted: Index, place: Index) -> dict[str, list[int]] | None:
+    two_classes = len(dataset.attrs["classes"]) == 2
+    return None if two_classes else image_confusions(dataset, predicted, place)
+
+
+def _objects(
+    dataset: xr.Dataset, model: FittedModel, ranking: pd.DataFrame
+) -> PackedObjects | None:
+    """Objects of the images with a picture."""
+    sides = np.maximum(dataset["height"].values, dataset["width"].values)
+    side = pd.Series(sides, index=text_values(dataset["image_name"]))
+    images = ranking["image"].to_numpy()[:MAX_PICTURES]
+    classes = list(dataset.attrs["classes"])
+    return pack_objects(model.objects_table, images, side[images].to_numpy(), classes)
 
 
 def _make_pictures(
@@ -158,167 +185,6 @@ def _pack(made: dict[int, Picture], place: Index) -> list[Any]:
     return packed
 
 
-def page_content(
-    title: str,
-    dataset: xr.Dataset,
-    model: FittedModel,
-    ranking: pd.DataFrame,
-    *,
-    gone: Sequence[str] = (),
-    changed: Sequence[str] = (),
-) -> dict[str, Any]:
-    """Everything that the page shows, apart from the pictures.
-
-    Parameters
-    ----------
-    title : str
-        Name of the dataset.
-    dataset : xarray.Dataset
-        The dataset of the model.
-    model : FittedModel
-        The fitted model.
-    ranking : pandas.DataFrame
-        All images, worst first.
-    gone : sequence of str
-        Images whose photo is gone or has another size.
-    changed : sequence of str
-        Images whose mask has changed since ingest.
-
-    Returns
-    -------
-    dict
-        The variables of the template.
-    """
-    suspect = is_suspect(ranking)
-    images = _add_flags(records(ranking), {GONE_FLAG: gone, CHANGED_FLAG: changed})
-    for image, one in zip(images, suspect.tolist(), strict=True):
-        image["suspect"] = one
-    return {
-        "title": title,
-        "images": len(ranking),
-        "suspect": int(suspect.sum()),
-        "bad": count_bad(ranking),
-        "threshold": BAD_BELOW,
-        "certainty": CERTAINTY,
-        "gone": len(gone),
-        "changed": len(changed),
-        "classes": list(dataset.attrs["classes"]),
-        "background": background_class(dataset),
-        "ranking": images,
-        "columns": [_describe(column, images) for column in _known_columns(images)],
-        "charts": _charts(model, ranking),
-        "confusion": confusion(model, dataset),
-        "facts": _facts(dataset, model),
-        "converged": bool(model.converged_),
-        "key": str(dataset.attrs.get("files_digest", title))[:16],
-    }
-
-
-def _add_flags(
-    images: list[dict[str, Any]], flags: Mapping[str, Sequence[str]]
-) -> list[dict[str, Any]]:
-    """The images with further flags, {flag: names of the images}."""
-    flagged = {flag: set(names) for flag, names in flags.items()}
-    return [
-        image
-        | {"flags": image["flags"] + [f for f, names in flagged.items() if image["image"] in names]}
-        for image in images
-    ]
-
-
-def _known_columns(images: list[dict[str, Any]]) -> list[Column]:
-    """Columns of the report that have a value for some image."""
-    return [
-        column
-        for column in columns_in("report")
-        if any(image[column.name] is not None for image in images)
-    ]
-
-
-def _describe(column: Column, images: list[dict[str, Any]]) -> dict[str, Any]:
-    """What the page needs to know about a column to show, sort and filter by it."""
-    values = [image[column.name] for image in images]
-    labels = {label for value in values for label in value} if column.kind == "labels" else set()
-    ordered = column.higher_is_better is not None
-    return {
-        "name": column.name,
-        "title": column.title,
-        "help": column.help,
-        "kind": column.kind,
-        "format": column.format,
-        "labels": sorted(labels),
-        "sortable": ordered and len(set(values)) > 1,
-        "higher_is_better": column.higher_is_better,
-        "interval": column.interval,
-    }
-
-
-def _charts(model: FittedModel, ranking: pd.DataFrame) -> list[dict[str, Any]]:
-    charts = [_histogram(column, ranking) for column in columns_in("report") if column.chart]
-    if model.history:
-        axis, reads, to_go = convergence_curve(model.history)
-        charts += [
-            {
-                "id": "convergence",
-                "title": "Convergence",
-                "caption": f"evidence still to be gained ÷ tolerance, by {axis}",
-                "svg": line(
-                    reads, to_go, f"The fit reaches its tolerance in {reads[-1]:.0f} {axis}"
-                ),
-            },
-            {
-                "id": "scales",
-                "title": "Feature scales",
-                "caption": "prior standard deviation learned for each group of features",
-                "svg": bars(model.feature_scales, "Learned scale of each group of features"),
-            },
-        ]
-    return [chart for chart in charts if chart is not None]
-
-
-def _histogram(column: Column, ranking: pd.DataFrame) -> dict[str, Any] | None:
-    """The histogram of a column; None if all images have the same value, as the noise of a GP."""
-    values = ranking[column.name].dropna().to_numpy()
-    logarithmic = column.chart == "logarithmic"
-    if logarithmic and np.unique(values).size < 2:
-        return None
-    axis = ", logarithmic" if logarithmic else ""
-    description = f"Histogram of the {column.title} of {values.size} images{axis}"
-    return {
-        "id": column.name,
-        "title": column.title.capitalize(),
-        "caption": column.help,
-        "svg": histogram(values, description, logarithmic=logarithmic),
-    }
-
-
-def _facts(dataset: xr.Dataset, model: FittedModel) -> list[tuple[str, str]]:
-    source: Mapping[str, Any] = dataset.attrs["source"]
-    return [
-        ("photos", str(source.get("images", ""))),
-        ("masks", str(source.get("masks", ""))),
-        (
-            "dataset",
-            f"{dataset.sizes['superpixel']:,} superpixels × {dataset.sizes['feature']:,} features "
-            f"({dataset.attrs['backbone']['name']})",
-        ),
-        *_model_facts(model),
-        ("written", f"{datetime.now():%Y-%m-%d %H:%M} by gpgc_dask {version('gpgc_dask')}"),
-    ]
-
-
-def _model_facts(model: FittedModel) -> list[tuple[str, str]]:
-    name = type(model).__name__
-    if model.log_evidence is None:
-        return [("model", name)]
-    reads = f"{model.n_iter_} iterations, {model.n_reads_} reads of the data"
-    return [
-        ("model", f"{name}, log evidence {model.log_evidence:,.1f}"),
-        ("fit", reads if model.converged_ else f"{reads}; not converged"),
-        ("superpixels that count as one", f"{model.learned_redundancy:.2f}"),
-    ]
-
-
 def render_page(content: dict[str, Any], packed: list[Any]) -> str:
     """Render the page.
 
@@ -336,20 +202,26 @@ def render_page(content: dict[str, Any], packed: list[Any]) -> str:
         HTML.
     """
     place = files("gpgc_dask.results.report")
-    script, style = (place.joinpath(f"page.{kind}").read_text("utf-8") for kind in ("js", "css"))
+    parts = [place.joinpath(name).read_text("utf-8") for name in SCRIPTS]
+    script = "\n".join(['"use strict";', "(() => {", *parts, "})();", ""])
+    style = place.joinpath("page.css").read_text("utf-8")
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     template = environment.from_string(place.joinpath("page.html").read_text("utf-8"))
-    chunks = [packed[first : first + CHUNK] for first in range(0, len(packed), CHUNK)]
+    variables = content | {"data": content["data"] | {"chunk": CHUNK, "pictures": len(packed)}}
     return template.render(
-        **content,
-        chunks=chunks,
-        chunk=CHUNK,
+        **variables,
+        chunks=list(zip_longest(_cut(packed), _cut(content["outlines"]), fillvalue=[])),
         script=Markup(script),
         style=Markup(style),
         script_hash=_hash(script),
         style_hash=_hash(style),
         charts_svg={chart["id"]: Markup(chart["svg"]) for chart in content["charts"]},
     )
+
+
+def _cut(values: list[Any]) -> list[list[Any]]:
+    return [values[first : first + CHUNK] for first in range(0, len(values), CHUNK)]
 
 
 def _hash(text: str) -> str:

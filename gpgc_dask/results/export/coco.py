@@ -1,0 +1,129 @@
+"""COCO: the annotations with their scores, and missing objects as proposed annotations."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from gpgc_dask.core.progress import Listener, Meter
+from gpgc_dask.imaging.mask_sources.coco_content import load_coco
+from gpgc_dask.imaging.masks import MaskFormat
+from gpgc_dask.imaging.photos import read_orientation
+from gpgc_dask.models.objects import require_objects
+from gpgc_dask.models.review import require_dataset_info
+from gpgc_dask.results.export.base import ExportFormat, ExportReport, Selection
+from gpgc_dask.storage.location import write_whole
+
+__all__ = ["Coco"]
+
+PROPOSALS_PER_IMAGE = 2
+"""Missing regions that are proposed, per image of the dataset on average: the most likely ones."""
+
+DIGITS = 4
+
+
+class Coco(ExportFormat):
+    """One file with all annotations of the chosen images.
+
+    Annotations of the COCO file that the dataset was made from are as they were, with ``score``,
+    the probability that each is right, if it is known. Missing objects follow as annotations with
+    ``"proposed": true`` and the probability that they exist as ``score``. Of a dataset made from a
+    folder of masks there are only these.
+    """
+
+    suffix = ".json"
+    accepts_dataset = False
+
+    def __init__(self, target: Path, selection: Selection, **options: Any) -> None:
+        super().__init__(target, selection, **options)
+        self.source = require_dataset_info(selection.model)["source"]
+        self.objects = require_objects(selection.model)
+
+    def write(self, progress: Listener | None = None) -> ExportReport:
+        """Write the file."""
+        chosen = self.selection.chosen["image"].tolist()
+        meter = Meter(progress, "images", len(chosen))
+        content = (
+            self._scored_content(chosen)
+            if self.source["format"] == "coco"
+            else self._empty_content(chosen)
+        )
+        content["annotations"] += self._proposed(content)
+        write_whole(self.target, json.dumps(content, ensure_ascii=False).encode())
+        meter(len(chosen), 0)
+        return ExportReport([str(self.target)], len(content["images"]), len(self.selection.review))
+
+    def _scored_content(self, chosen: list[str]) -> dict[str, Any]:
+        """The source's content of the chosen images, with scores."""
+        content = load_coco(self.source["masks"])
+        given = self.objects[(self.objects["kind"] == "given") & (self.objects["annotation"] != "")]
+        scores = dict(zip(given["annotation"], given["score"], strict=True))
+        wanted = set(chosen)
+        content["images"] = [one for one in content["images"] if one["file_name"] in wanted]
+        ids = {image["id"] for image in content["images"]}
+        content["annotations"] = [
+            one | _score(scores.get(str(one.get("id")), float("nan")))
+            for one in content["annotations"]
+            if one["image_id"] in ids
+        ]
+        return content
+
+    def _empty_content(self, chosen: list[str]) -> dict[str, Any]:
+        """Images and classes of a dataset that was made from mask files."""
+        paths = self.selection.chosen["image_path"].tolist()
+        images = []
+        for number, (name, path) in enumerate(zip(chosen, paths, strict=True), start=1):
+            size = read_orientation(path)
+            images.append(
+                {"id": number, "file_name": name, "height": size.height, "width": size.width}
+            )
+        fmt = MaskFormat.from_json(self.source["mask_format"])
+        categories = [
+            {"id": code or len(fmt.names), "name": name}
+            for code, name in enumerate(fmt.names)
+            if code != fmt.background
+        ]
+        return {"images": images, "annotations": [], "categories": categories}
+
+    def _proposed(self, content: dict[str, Any]) -> list[dict[str, Any]]:
+        """Annotations of missing objects, numbered after those that exist."""
+        missing = self.objects[self.objects["kind"] == "missing"]
+        missing = missing.head(PROPOSALS_PER_IMAGE * len(self.selection.review))
+        images = {image["file_name"]: image["id"] for image in content["images"]}
+        categories = {one["name"]: one["id"] for one in reversed(content["categories"])}
+        known = [one.get("id") for one in content["annotations"]]
+        first = max((number for number in known if isinstance(number, int)), default=0) + 1
+        rows = missing[missing["image"].isin(images) & missing["class"].isin(categories)]
+        proposed: list[dict[str, Any]] = []
+        for row in rows.to_dict("records"):
+            polygons = [each for each in json.loads(row["polygon"]) if len(each) >= 6]
+            if polygons:
+                proposed.append(
+                    {
+                        "id": first + len(proposed),
+                        "image_id": images[row["image"]],
+                        "category_id": categories[row["class"]],
+                        "segmentation": polygons,
+                        "bbox": [row["x"], row["y"], row["width"], row["height"]],
+                        "area": round(sum(map(_polygon_area, polygons)), 1),
+                        "iscrowd": 0,
+                        "proposed": True,
+                        **_score(1.0 - row["score"]),
+                    }
+                )
+        return proposed
+
+
+def _score(value: float) -> dict[str, float]:
+    """The entry of a score; empty if it is unknown."""
+    return {} if pd.isna(value) else {"score": round(float(value), DIGITS)}
+
+
+def _polygon_area(flat: list[float]) -> float:
+    x, y = flat[::2], flat[1::2]
+    following = zip(x[1:] + x[:1], y[1:] + y[:1], strict=True)
+    pairs = zip(x, y, following, strict=True)
+    return abs(sum(a * d - c * b for a, b, (c, d) in pairs)) / 2
