@@ -171,9 +171,7 @@ def run_set(name: str, seed: int, setting: Setting, *, clean: bool = False) -> R
         if not clean:
             scores = review_scores(table)
             log(f"{name}, seed {seed}: other scores")
-            taken, (others, cost) = seconds(
-                lambda: other_scores(model, dataset, seed, svm=setting.svm)
-            )
+            others, cost, taken = other_scores(model, dataset, seed, setting.cache, svm=setting.svm)
             times["other scores"] = taken
             measures = {label: measure(s, truth) for label, s in (scores | others).items()}
             log(f"{name}, seed {seed}: AUROC {measures[DEFAULT]['AUROC']:.3f}")
@@ -449,7 +447,9 @@ def read_arguments() -> argparse.Namespace:
     )
     arguments.add_argument("--svm", action="store_true", help="also rank by the margin of an SVM")
     arguments.add_argument(
-        "--cache", type=Path, help="keep datasets here; they are made again if ingest changes"
+        "--cache",
+        type=Path,
+        help="keep datasets, and scores of other methods, here; made again if ingest changes",
     )
     args = arguments.parse_args()
     args.sets = args.sets.split(",")

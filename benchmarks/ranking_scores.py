@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import xarray as xr
+from common import seconds
 from scipy.stats import kendalltau
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score, log_loss, roc_auc_score
@@ -80,6 +84,14 @@ class Rows:
             dataset.sizes["photo"],
             len(dataset.attrs["classes"]),
         )
+
+    @property
+    def digest(self) -> str:
+        """Changes with features, classes, images and areas."""
+        content = hashlib.sha256()
+        for each in (self.X, self.y, self.image, self.area):
+            content.update(np.ascontiguousarray(each))
+        return content.hexdigest()[:16]
 
     def known(self, rows: np.ndarray) -> np.ndarray:
         """Those of some rows that have a class."""
@@ -205,20 +217,32 @@ def margin_scores(dataset: xr.Dataset) -> np.ndarray:
 
 
 def other_scores(
-    model: Any, dataset: xr.Dataset, seed: int, *, svm: bool
-) -> tuple[dict[str, np.ndarray], float]:
-    """Scores that are not in the review, and C of the logistic regression."""
+    model: Any, dataset: xr.Dataset, seed: int, cache: Path, *, svm: bool
+) -> tuple[dict[str, np.ndarray], float, float]:
+    """Scores that are not in the review, C of the logistic regression, and the seconds taken.
+
+    Scores that do not depend on the model take long, and are kept in ``cache`` by the data.
+    """
     rows = Rows.read(dataset)
     values = leave_out_values(model, dataset)
+    taken, own = seconds(lambda: leave_out_probabilities(values, rows))
+    scores = {OWN: softmin(own, rows)}
+    kept = cache / f"scores-{rows.digest}.json"
+    known = json.loads(kept.read_text()) if kept.exists() else {}
     # Its many small steps wait for threads: 15 times longer with two of them on a busy machine.
     with threadpool_limits(1):
-        probability, cost = logistic_probabilities(rows)
-        own = leave_out_probabilities(values, rows)
-    scores = {OWN: softmin(own, rows), LOGISTIC: softmin(probability, rows)}
-    if svm:
-        scores[MARGIN] = margin_scores(dataset)
+        if LOGISTIC not in known:
+            time, (probability, cost) = seconds(lambda: logistic_probabilities(rows))
+            known[LOGISTIC] = {"scores": softmin(probability, rows).tolist(), "C": cost, "s": time}
+    if svm and MARGIN not in known:
+        time, margins = seconds(lambda: margin_scores(dataset))
+        known[MARGIN] = {"scores": margins.tolist(), "s": time}
+    kept.write_text(json.dumps(known))
+    for name in (LOGISTIC, MARGIN) if svm else (LOGISTIC,):
+        scores[name] = np.array(known[name]["scores"], dtype=np.float64)
+        taken += known[name]["s"]
     scores[RANDOM] = random_scores(rows.n_images, seed)
-    return scores, cost
+    return scores, known[LOGISTIC]["C"], taken
 
 
 # -- measures ----------------------------------------------------------------------------------
