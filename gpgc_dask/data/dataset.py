@@ -31,7 +31,7 @@ from __future__ import annotations
 import re
 import uuid
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from os import PathLike
 from typing import Any
 
@@ -44,11 +44,13 @@ from gpgc_dask.core.arrays import Labels
 from gpgc_dask.core.display import render_card
 from gpgc_dask.core.errors import CorruptedError, InputError, MissingFileError
 from gpgc_dask.core.paths import check_names, check_sources
+from gpgc_dask.data.apply_verdicts import apply_verdicts, read_verdicts
 from gpgc_dask.data.schema import (
     FORMAT,
     FORMAT_VERSION,
     UNFINISHED_FOLDER,
     VARIABLES,
+    VERDICTS_FOLDER,
     check_descriptions,
     check_version,
     codec_names,
@@ -108,7 +110,10 @@ class SuperpixelDataset(xr.Dataset):  # type: ignore[no-untyped-call]
 
 
 def open_dataset(
-    url: str | PathLike[str], storage_options: dict[str, Any] | None = None
+    url: str | PathLike[str],
+    storage_options: dict[str, Any] | None = None,
+    *,
+    verdicts: bool | Collection[str] = True,
 ) -> SuperpixelDataset:
     """Open a dataset written by ``gpgc ingest``, lazily.
 
@@ -118,6 +123,10 @@ def open_dataset(
         A local path or any fsspec URL.
     storage_options : dict, optional
         Options of fsspec for a URL.
+    verdicts : bool or collection of str, default True
+        Whether verdicts of people are applied: labels, weights and masks of corrected images are
+        those of the corrected masks, and there is a coordinate ``verdict``. Or the ids of the
+        verdicts to apply: ``model.verdicts_`` opens the dataset that a model was fitted on.
 
     Returns
     -------
@@ -141,8 +150,7 @@ def open_dataset(
     location = Location.of(url, storage_options)
     _check_complete(location, url)
     attributes = _attributes(location)
-    dataset = _open_arrays(location, _read_descriptions(location, attributes))
-    dataset.encoding["source"] = location.url
+    dataset = _open_arrays(location, _read_descriptions(location, attributes), verdicts)
     _check_photos(dataset, location)
     return dataset
 
@@ -177,12 +185,15 @@ def _read_descriptions(location: Location, attributes: Mapping[str, Any]) -> dic
     return {name: arrays[name] for name in VARIABLES}
 
 
-def _open_arrays(location: Location, descriptions: Mapping[str, Any]) -> SuperpixelDataset:
+def _open_arrays(
+    location: Location, descriptions: Mapping[str, Any], verdicts: bool | Collection[str]
+) -> SuperpixelDataset:
     """Our arrays, each verified when read, and whatever else a user has added to the group."""
     compressed = [name for name, each in descriptions.items() if "zstd" in codec_names(each)]
     group = open_verified(location, descriptions, complete=VARIABLES, compressed=compressed)
     # What an interrupted overwrite left in a complete dataset is no part of it.
-    warnings.filterwarnings("ignore", message=f"Object at {re.escape(UNFINISHED_FOLDER)} is not")
+    for folder in (UNFINISHED_FOLDER, VERDICTS_FOLDER):
+        warnings.filterwarnings("ignore", message=f"Object at {re.escape(folder)} is not")
     others = xr.open_zarr(
         group.store,
         chunks={},
@@ -190,13 +201,18 @@ def _open_arrays(location: Location, descriptions: Mapping[str, Any]) -> Superpi
         mask_and_scale=False,
         drop_variables=[*VARIABLES],
     )
-    own = {name: _variable(VerifiedArray(group, name, str(location), WAY_OUT, _describe_entries))
-           for name in VARIABLES}  # fmt: skip
+    stored = {name: VerifiedArray(group, name, str(location), WAY_OUT, _describe_entries)
+              for name in VARIABLES}  # fmt: skip
+    own = {name: _variable(array) for name, array in stored.items()}
     # Coordinates: small, and worth seeing in the dataset's repr.
     coordinates = [name for name in own if own[name].dims in (("photo",), ("feature",))]
     attributes = {name: value for name, value in others.attrs.items() if name != DIGESTS}
     opened = SuperpixelDataset({**own, **others.data_vars}, others.coords, attributes)
-    return opened.set_coords(coordinates)
+    opened = opened.set_coords(coordinates)
+    opened.encoding["source"] = location.url
+    result = apply_verdicts(opened, stored, read_verdicts(location, verdicts))
+    result.encoding["source"] = location.url
+    return result
 
 
 def _variable(array: VerifiedArray) -> xr.Variable:
@@ -277,7 +293,10 @@ def provenance(dataset: xr.Dataset) -> dict[str, Any]:
 
     Enough to compute the same features of other photos, and to recognise the dataset.
     """
-    names = ("classes", "class_values", "source", "backbone", "recipe", "versions", "files_digest")
+    names = [
+        "classes", "class_values", "source", "backbone", "recipe", "versions", "files_digest",
+        "verdicts",
+    ]  # fmt: skip
     attributes = {name: dataset.attrs[name] for name in names if name in dataset.attrs}
     return {"url": dataset.encoding.get("source"), "images": dataset.sizes["photo"], **attributes}
 

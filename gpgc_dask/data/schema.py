@@ -22,6 +22,7 @@ __all__ = [
     "OUTSIDE",
     "UNFINISHED_FOLDER",
     "VARIABLES",
+    "VERDICTS_FOLDER",
     "VOID",
     "check_descriptions",
     "check_plain",
@@ -43,6 +44,9 @@ MAPS: dict[str, int] = {"segments": OUTSIDE, "mask": VOID}
 
 UNFINISHED_FOLDER = ".ingest"
 """Folder in which an ingest keeps its intermediate files until the dataset is complete."""
+
+VERDICTS_FOLDER = "verdicts"
+"""Folder of a dataset that holds what people have decided about its masks."""
 
 VARIABLES: dict[str, tuple[tuple[str, ...], Any, str]] = {
     "features": (("superpixel", "feature"), None, "features, pooled over the superpixel"),

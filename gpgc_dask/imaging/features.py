@@ -38,6 +38,7 @@ __all__ = [
     "Stopwatch",
     "describe",
     "label",
+    "label_superpixels",
 ]
 
 PHASES = ("decode", "superpixels", "backbone", "pooling", "write")
@@ -246,7 +247,14 @@ def label(
     -------
     PhotoLabels
     """
-    counts: Index = class_counts(described.segments, described.n, codes, n_classes)
+    return label_superpixels(described.segments, described.n, codes, n_classes, background)
+
+
+def label_superpixels(
+    segments: Segments, n: int, codes: Codes, n_classes: int, background: int | None = 0
+) -> PhotoLabels:
+    """As :func:`label`, of n superpixels by their map."""
+    counts: Index = class_counts(segments, n, codes, n_classes)
     votes, void = counts[:, :-1], counts[:, -1]
     area = counts.sum(1)
     weight: Array = (2 * void < area).astype(np.float64)
@@ -255,7 +263,7 @@ def label(
         winner.astype(np.uint8),
         weight.astype(np.float32),
         area.astype(np.int64),
-        sample_codes(codes, *described.segments.shape),
+        sample_codes(codes, *segments.shape),
         tuple(_flags(counts, set(winner[weight > 0].tolist()), weight, background)),
     )
 

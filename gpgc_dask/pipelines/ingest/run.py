@@ -16,8 +16,9 @@ import numpy as np
 from gpgc_dask.core.errors import ExistsError, InputError, PipelineError, Problem
 from gpgc_dask.core.progress import work_listener
 from gpgc_dask.data.dataset import open_dataset, state
-from gpgc_dask.data.schema import UNFINISHED_FOLDER
+from gpgc_dask.data.schema import UNFINISHED_FOLDER, VERDICTS_FOLDER
 from gpgc_dask.data.summary import summary
+from gpgc_dask.data.verdicts import VerdictLog
 from gpgc_dask.execution.batches import client_context
 from gpgc_dask.execution.client import Client, is_in_process
 from gpgc_dask.imaging.features import Recipe
@@ -180,6 +181,7 @@ def _check_target(
             f"{location} exists and is not a gpgc_dask dataset: choose another target or remove it"
         )
     if present == "absent" or run.overwrite:
+        _check_no_verdicts(location)
         return "absent"
     if not run.resume:
         if present == "complete":
@@ -197,6 +199,16 @@ def _check_target(
     elif location.exists(PARAMETERS):
         _check_same(json.loads(location.read(PARAMETERS)), parameters, location)
     return present
+
+
+def _check_no_verdicts(location: Location) -> None:
+    """Raise an ExistsError if verdicts of people would be lost."""
+    verdicts = VerdictLog(location).keys()
+    if verdicts:
+        raise ExistsError(
+            f"{location} contains {len(verdicts)} verdict(s), which would be lost: choose another "
+            f"target, or move its folder {VERDICTS_FOLDER} away first"
+        )
 
 
 def _prepare(location: Location, parameters: dict[str, Any], *, clear: bool) -> None:
