@@ -23,6 +23,7 @@ from gpgc_dask.models.review import rank, require_review, review
 from gpgc_dask.models.tables import to_pandas, to_xarray
 from gpgc_dask.models.validation import load_vectors, to_vector
 from gpgc_dask.quality.calibration import Calibration
+from gpgc_dask.quality.scorer import QualityScorer
 
 __all__ = ["DatasetModel"]
 
@@ -56,6 +57,7 @@ class DatasetModel(ClassifierMixin, BaseEstimator, ABC):
     leave_out_: KeptPredictions
     calibration_: Calibration
     reviewed_objects_: pd.DataFrame
+    scorer_: QualityScorer
 
     @abstractmethod
     def decision_function(self, X: Any) -> Any:
@@ -180,6 +182,11 @@ class DatasetModel(ClassifierMixin, BaseEstimator, ABC):
         return vars(self).get("review_")
 
     @property
+    def scorer(self) -> QualityScorer | None:
+        """Estimates the quality of masks of other photos; None without a :meth:`review`."""
+        return vars(self).get("scorer_")
+
+    @property
     def objects_table(self) -> pd.DataFrame | None:
         """Annotations and regions of the last :meth:`review`; None where there was none."""
         return vars(self).get("reviewed_objects_")
@@ -217,9 +224,11 @@ class DatasetModel(ClassifierMixin, BaseEstimator, ABC):
             ``flags``, ``superpixels`` and the paths of its files.
         """
         check_is_fitted(self)
-        self.leave_out_, calibration, self.review_, self.reviewed_objects_ = review(self, dataset)
-        if calibration is not None:
-            self.calibration_ = calibration
+        done = review(self, dataset)
+        self.leave_out_, self.scorer_ = done.leave_out, done.scorer
+        self.review_, self.reviewed_objects_ = done.table, done.objects
+        if done.calibration is not None:
+            self.calibration_ = done.calibration
         return self.review_
 
     @property
@@ -285,6 +294,8 @@ class DatasetModel(ClassifierMixin, BaseEstimator, ABC):
             state["leave_out_"] = {"rows": kept.rows, "values": kept.values}
         if "calibration_" in state:
             state["calibration_"] = state["calibration_"].to_array()
+        if "scorer_" in state:
+            state["scorer_"] = state["scorer_"].to_arrays()
         if self.is_fitted:
             if callable(state.get("progress")):
                 state["progress"] = None
@@ -301,6 +312,8 @@ class DatasetModel(ClassifierMixin, BaseEstimator, ABC):
             state = state | {"leave_out_": KeptPredictions(**state["leave_out_"])}
         if "calibration_" in state:
             state = state | {"calibration_": Calibration.from_array(state["calibration_"])}
+        if "scorer_" in state:
+            state = state | {"scorer_": QualityScorer.from_arrays(state["scorer_"])}
         super().__setstate__(state)
 
     # -- tables, plots and cards ------------------------------------------------------------
@@ -357,7 +370,7 @@ class DatasetModel(ClassifierMixin, BaseEstimator, ABC):
 
     def _remember(self, origin: dict[str, Any] | None) -> None:
         """Keep where the rows come from, and drop what an earlier fit has left."""
-        for name in ("dataset_", *TABLES, "leave_out_", "calibration_"):
+        for name in ("dataset_", *TABLES, "leave_out_", "calibration_", "scorer_"):
             self.__dict__.pop(name, None)
         if origin is not None:
             self.dataset_ = origin

@@ -34,6 +34,7 @@ from gpgc_dask.models.objects import empty_table
 from gpgc_dask.models.protocol import FittedModel
 from gpgc_dask.models.registry import MODELS, model_class
 from gpgc_dask.quality.calibration import Calibration
+from gpgc_dask.quality.scorer import QualityScorer
 from gpgc_dask.storage.integrity import DIGESTS, check_digests, digests, read_attributes
 from gpgc_dask.storage.location import MAX_CONCURRENT, Location, write_error
 from gpgc_dask.storage.verified import VerifiedArray, checksum_options, open_verified
@@ -49,6 +50,9 @@ SAVED_LABELS = ("classes_", "groups_", "noise_groups_", "feature_names_in_")
 
 LEAVE_OUT = "leave_out"
 """The array that is read when it is needed."""
+
+SCORER = "scorer_"
+"""Arrays whose names start with this are those of the quality of other masks."""
 
 LEAVE_OUT_ROWS = 1 << 20
 """Rows per chunk of it."""
@@ -229,6 +233,13 @@ def _read_model(stored: _Stored, estimator: str) -> FittedModel:
         model.reviewed_objects_ = _read_table(stored, "objects")
     if "calibration" in stored:
         model.calibration_ = Calibration.from_array(stored.arrays["calibration"])
+    scorer = {
+        name.removeprefix(SCORER): values
+        for name, values in stored.arrays.items()
+        if name.startswith(SCORER)
+    }
+    if scorer:
+        model.scorer_ = QualityScorer.from_arrays(scorer)
     if stored.leave_out is not None:
         attributes = stored.leave_out.array.attrs
         model.leave_out_ = KeptPredictions(
@@ -265,6 +276,9 @@ def _write(model: FittedModel, location: Location) -> None:
         _write_table(group, "objects", model.objects_table)
     if model.calibration is not None:
         _write_array(group, "calibration", model.calibration.to_array())
+    if model.scorer is not None:
+        for name, array in model.scorer.to_arrays().items():
+            _write_array(group, f"{SCORER}{name}", array)
     if model.leave_out is not None:
         _write_leave_out(group, model.leave_out)
     # Last, and all at once: a group without these attributes is not a model.

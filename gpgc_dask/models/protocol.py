@@ -11,6 +11,7 @@ import pandas as pd
 from gpgc_dask.core.arrays import Array, Labels
 from gpgc_dask.models.kept_predictions import KeptPredictions
 from gpgc_dask.quality.calibration import Calibration
+from gpgc_dask.quality.scorer import QualityScorer
 
 __all__ = ["Estimator", "FittedModel", "Listener"]
 
@@ -76,6 +77,9 @@ class FittedModel(Protocol):
     objects_table : DataFrame or None
         Annotations and regions of the last :meth:`review`, the most suspicious first; None where
         there was none.
+    scorer : QualityScorer or None
+        Estimates the quality of masks of other photos, from the last :meth:`review`; None where
+        there was none.
     session_parameters : tuple of str
         Parameters that belong to the session and not to the model.
     saved_arrays, saved_values : tuple of str
@@ -128,6 +132,8 @@ class FittedModel(Protocol):
     def review_table(self) -> pd.DataFrame | None: ...
     @property
     def objects_table(self) -> pd.DataFrame | None: ...
+    @property
+    def scorer(self) -> QualityScorer | None: ...
 
     def get_params(self, deep: bool = True) -> dict[str, Any]: ...
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -24,12 +25,14 @@ from gpgc_dask.models.second_look import MIN_GROUPS
 from gpgc_dask.models.validation import naming_groups
 from gpgc_dask.quality.calibration import Calibration, calibrate
 from gpgc_dask.quality.consensus import compare_answers, reliability_weights
-from gpgc_dask.quality.estimate import estimate_quality
+from gpgc_dask.quality.estimate import estimate_quality, learn_quality
 from gpgc_dask.quality.predictions import Evidence
+from gpgc_dask.quality.scorer import QualityScorer
 
 __all__ = [
     "CLASS_IOU",
     "By",
+    "Review",
     "check_fitted_on",
     "count_confusions",
     "has_quality",
@@ -53,9 +56,33 @@ CLASS_IOU = "iou:"
 """Columns of the IoU of single classes start with this."""
 
 
-def review(
-    model: FittedModel, dataset: xr.Dataset
-) -> tuple[KeptPredictions, Calibration | None, pd.DataFrame, pd.DataFrame]:
+@dataclass(frozen=True)
+class Review:
+    """What :func:`review` returns.
+
+    Attributes
+    ----------
+    leave_out : KeptPredictions
+        Decision values of the rows, from models that never saw the row's image.
+    calibration : Calibration or None
+        Probabilities of decision values; None with fewer than 10 labelled images.
+    table : DataFrame
+        One row per image.
+    objects : DataFrame
+        One row per annotation and per region where a mask is probably wrong: see
+        :func:`gpgc_dask.models.objects.objects_table`.
+    scorer : QualityScorer
+        Estimates the quality of masks of other photos.
+    """
+
+    leave_out: KeptPredictions
+    calibration: Calibration | None
+    table: pd.DataFrame
+    objects: pd.DataFrame
+    scorer: QualityScorer
+
+
+def review(model: FittedModel, dataset: xr.Dataset) -> Review:
     """Assess each image of the dataset that a model was fitted on.
 
     Parameters
@@ -67,12 +94,8 @@ def review(
 
     Returns
     -------
-    leave_out : KeptPredictions
-        Decision values of the rows, from models that never saw the row's image.
-    calibration : Calibration or None
-        Probabilities of decision values; None with fewer than 10 labelled images.
-    table : DataFrame
-        One row per image, in the dataset's order:
+    Review
+        Its table has one row per image, in the dataset's order:
 
         - ``image``, ``image_path``, ``mask_path``, ``flags``, ``superpixels`` of the dataset.
         - ``quality``: estimated IoU of the given mask with a correct one, ``quality_low`` and
@@ -91,17 +114,20 @@ def review(
         - ``noise_variance``, ``confidence`` of the model, NaN for images left out of the fit. A GP
           has one noise for all images and no confidence, an SVM a confidence by its margin and no
           noise.
-    objects : DataFrame
-        One row per annotation and per region where a mask is probably wrong: see
-        :func:`gpgc_dask.models.objects.objects_table`.
     """
     arrays = _check_and_read(model, dataset)
     values = _leave_out_values(model, dataset, arrays).astype(np.float32, copy=False)
     evidence = _evidence(model, dataset, arrays, values)
     calibration = _calibration(evidence)
-    table = _table(model, dataset, evidence, calibration)
-    kept = KeptPredictions(arrays.digest(), values)
-    return kept, calibration, table, objects_table(dataset, evidence, table["quality"].to_numpy())
+    quality, scorer = learn_quality(dataset, evidence)
+    table = _table(model, dataset, evidence, calibration, quality)
+    return Review(
+        KeptPredictions(arrays.digest(), values),
+        calibration,
+        table,
+        objects_table(dataset, evidence, table["quality"].to_numpy()),
+        scorer,
+    )
 
 
 def review_objects(model: FittedModel, dataset: xr.Dataset) -> pd.DataFrame:
@@ -141,7 +167,8 @@ def predict_and_review(model: FittedModel, dataset: xr.Dataset) -> tuple[Index, 
     table = model.review_table if _is_kept(model, arrays) else None
     if table is None or not has_quality(table):
         evidence = _evidence(model, dataset, arrays, values)
-        return predicted, _table(model, dataset, evidence, model.calibration)
+        quality = estimate_quality(dataset, evidence)
+        return predicted, _table(model, dataset, evidence, model.calibration, quality)
     paths = {name: text_values(dataset[name]) for name in PATHS}  # the files may have moved
     return predicted, table.assign(**paths)
 
@@ -240,9 +267,10 @@ def _table(
     dataset: xr.Dataset,
     evidence: Evidence,
     calibration: Calibration | None,
+    quality: pd.DataFrame,
 ) -> pd.DataFrame:
     names = text_values(dataset["image_name"])
-    table = estimate_quality(dataset, evidence)
+    table = quality.copy()
     if "photo_name" in dataset:
         photo = _first_numbers(text_values(dataset["photo_name"]))
         weights = reliability_weights(evidence.noise, table["quality"].to_numpy())

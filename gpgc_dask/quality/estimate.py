@@ -2,19 +2,15 @@
 
 The predictions for an image come from a model that never saw it, so they do not depend on its mask,
 and any mask of it can be scored without another fit. The more reliable masks are taken for correct,
-errors are drawn into copies of them, and two regressions, a forest and a linear one, learn the IoU
-of a copy with its original from what the copy looks like to the model. Trained on other images,
-they then estimate the quality of each given mask. The forest finds thresholds and interactions;
-the linear regression stays reasonable for errors unlike those of the copies.
-
-Errors are more common among the copies than among the given masks, so the distribution that the
-regressions predict is corrected for the frequencies of qualities that explain the given masks best.
+errors are drawn into copies of them, and regressions learn the IoU of a copy with its original from
+what the copy looks like to the model. Trained on other images, they then estimate the quality of
+each given mask, and later that of masks of new photos.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 import dask
 import numpy as np
@@ -22,10 +18,6 @@ import pandas as pd
 import xarray as xr
 from dask.delayed import Delayed
 from scipy.stats import rankdata
-from sklearn.ensemble import ExtraTreesRegressor
-from sklearn.linear_model import RidgeCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import QuantileTransformer
 
 from gpgc_dask.core.arrays import Array, Features, Index, Mask, group_sums
 from gpgc_dask.data.maps import MAPS
@@ -34,20 +26,25 @@ from gpgc_dask.quality.calibration import Calibration, reliability
 from gpgc_dask.quality.corruption import corrupt, follow_superpixels
 from gpgc_dask.quality.descriptors import describe, mask_iou
 from gpgc_dask.quality.predictions import (
-    FOLDS,
     IMAGES_PER_TASK,
     Evidence,
     Predictions,
     read_images,
 )
+from gpgc_dask.quality.quality_regression import (
+    Copies,
+    correct_frequencies,
+    cross_predict,
+    mean_quality,
+    quality_table,
+    reweigh,
+)
+from gpgc_dask.quality.scorer import LearnedPass, QualityScorer, relative_agreement
 
-__all__ = ["BAD_BELOW", "MIN_IMAGES", "TRUSTED_QUALITY", "estimate_quality"]
+__all__ = ["MIN_IMAGES", "TRUSTED_QUALITY", "estimate_quality", "learn_quality"]
 
 MIN_IMAGES = 30
 """With fewer images there are no copies to learn from: quality is then the soft agreement."""
-
-BAD_BELOW = 0.5
-"""Masks of a lower quality are bad."""
 
 TRUSTED_QUALITY = 0.8
 """Masks of at least this quality in a first pass are taken for correct in the second."""
@@ -61,35 +58,16 @@ COPIES = 12
 ALONG_SUPERPIXELS = 0.8
 """Share of the errors that follow superpixels, as those of tools do."""
 
-TREES = 50
-MIN_LEAF = 3
-MAX_FEATURES = 0.5
-"""The forest: trees per fold, rows per leaf, share of the columns per split."""
-
-PENALTIES = np.logspace(-1.0, 4.0, 12)
-QUANTILES = 200
-"""The linear regression: penalties to choose from; quantiles by which columns become normal."""
-
-EDGES = np.array([0.0, 0.05, 0.15, 0.25, 0.35, 0.45, 0.5, 0.55, 0.65, 0.75, 0.85, 0.95, 1.0])
-"""Limits of the bins of the predicted distribution of the quality."""
-
-TRUST_IN_COPIES = 1.0
-"""Weight of the copies' frequencies of qualities, relative to those of the given masks."""
-
-SMOOTHING = 0.01
-"""Share of the copies' frequencies in each prediction: a regression is never sure."""
-
-STEPS = 100
-"""EM steps for these frequencies."""
-
-TAIL = 0.1
-"""Probability of a quality below, and of one above, the interval."""
-
 ORIGINALS_PER_TASK = 8
 """Images of a batch that one task makes copies of."""
 
 
 def estimate_quality(dataset: xr.Dataset, evidence: Evidence) -> pd.DataFrame:
+    """The table of :func:`learn_quality`."""
+    return learn_quality(dataset, evidence)[0]
+
+
+def learn_quality(dataset: xr.Dataset, evidence: Evidence) -> tuple[pd.DataFrame, QualityScorer]:
     """Estimate the IoU (mean IoU) of each given mask with a correct one.
 
     Parameters
@@ -102,34 +80,60 @@ def estimate_quality(dataset: xr.Dataset, evidence: Evidence) -> pd.DataFrame:
 
     Returns
     -------
-    DataFrame
+    table : DataFrame
         One row per image: ``quality``; ``quality_low`` and ``quality_high``, an interval that
         contains the quality with a probability of 80 %; ``bad_probability`` that it is below 0.5.
         NaN for images without labels. With fewer than 30 images ``quality`` is the agreement with
         calibrated probabilities, relative to what is usual for the image, and the others are NaN.
         ``usual_agreement`` is what is usual: the soft IoU of a mask drawn from the probabilities,
         which is low for images that are hard to predict.
+    scorer : QualityScorer
+        Estimates the quality of masks of other photos.
     """
     predictions = Predictions.calibrated(evidence)
+    scorer = QualityScorer(predictions.calibration, predictions.frequency)
     soft, usual = _agreement(predictions.calibration, predictions.columns, evidence)
     labelled = evidence.labelled
     if labelled.sum() < MIN_IMAGES:
-        return _fallback(soft, usual, labelled).assign(
-            usual_agreement=np.where(labelled, usual, np.nan)
-        )
-    describer = _Describer(dataset, predictions)
+        table = relative_agreement(soft, usual, labelled)
+    else:
+        scorer, shares = _learn(scorer, _Describer(dataset, predictions), soft)
+        table = quality_table(shares, labelled)
+    return table.assign(usual_agreement=np.where(labelled, usual, np.nan)), scorer
+
+
+def _learn(
+    scorer: QualityScorer, describer: _Describer, soft: Array
+) -> tuple[QualityScorer, Array]:
+    """The scorer with its regressions, and probabilities (J, bins) of the given masks' qualities.
+
+    The second pass takes more masks for correct: those of a high quality in the first one.
+    """
+    evidence = describer.predictions.evidence
+    labelled, fold = evidence.labelled, evidence.fold
     first = np.flatnonzero(labelled)[_most_trusted(soft[labelled], evidence.noise[labelled])]
     given, copies = describer.describe_all(_sample(first, labelled.size))
-    shares = _estimate(copies, given, labelled, evidence.fold)
-    second = np.flatnonzero(labelled & (shares @ _centres() >= TRUSTED_QUALITY))
+    known, shares = _one_pass(copies, given, labelled, fold)
+    passes, parts = [known], [shares]
+    second = np.flatnonzero(labelled & (mean_quality(shares) >= TRUSTED_QUALITY))
     if second.size > first.size:
         originals = _sample(second, labelled.size)
         missing = np.setdiff1d(originals, copies.image)
         copies = copies.of_images(originals)
         if missing.size:
             copies = copies.join(describer.copies(missing))
-        shares = 0.5 * (shares + _estimate(copies, given, labelled, evidence.fold))
-    return _table(shares, labelled).assign(usual_agreement=np.where(labelled, usual, np.nan))
+        known, shares = _one_pass(copies, given, labelled, fold)
+        passes.append(known)
+        parts.append(shares)
+    return replace(scorer, passes=tuple(passes)), np.asarray(np.mean(parts, axis=0))
+
+
+def _one_pass(
+    copies: Copies, given: Array, labelled: Mask, fold: Index
+) -> tuple[LearnedPass, Array]:
+    predicted = cross_predict(copies, given, fold)
+    frequency = correct_frequencies(predicted, copies, labelled)
+    return LearnedPass(copies, frequency), reweigh(predicted, copies, frequency)
 
 
 def _agreement(
@@ -143,19 +147,6 @@ def _agreement(
     both = group_sums(image, area * (own**2).sum(1), n_images)
     union = group_sums(image, area * (2.0 * own - own**2).sum(1), n_images)
     return soft, np.divide(both, union, out=np.zeros(n_images), where=union > 0)
-
-
-def _fallback(soft: Array, usual: Array, labelled: Mask) -> pd.DataFrame:
-    relative = np.clip(np.divide(soft, usual, out=np.zeros(soft.size), where=usual > 0), 0.0, 1.0)
-    unknown = np.full(soft.size, np.nan)
-    return pd.DataFrame(
-        {
-            "quality": np.where(labelled, relative, np.nan),
-            "quality_low": unknown,
-            "quality_high": unknown,
-            "bad_probability": unknown,
-        }
-    )
 
 
 def _most_trusted(soft: Array, noise: Array) -> Index:
@@ -175,26 +166,6 @@ def _sample(trusted: Index, n_images: int) -> Index:
 # -- descriptions of given masks and of copies ---------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Copies:
-    """Descriptions (m, d) of masks, their quality (m,) and the image (m,) that each is of."""
-
-    columns: Array
-    quality: Array
-    image: Index
-
-    def of_images(self, images: Index) -> _Copies:
-        own = np.isin(self.image, images)
-        return _Copies(self.columns[own], self.quality[own], self.image[own])
-
-    def join(self, other: _Copies) -> _Copies:
-        return _Copies(
-            np.concatenate([self.columns, other.columns]),
-            np.concatenate([self.quality, other.quality]),
-            np.concatenate([self.image, other.image]),
-        )
-
-
 class _Describer:
     """Describes masks of a dataset, some images per task."""
 
@@ -202,7 +173,7 @@ class _Describer:
         self.maps = dataset[list(MAPS)]
         self.predictions = predictions
 
-    def describe_all(self, originals: Index) -> tuple[Array, _Copies]:
+    def describe_all(self, originals: Index) -> tuple[Array, Copies]:
         """(J, d) descriptions of the given masks, and copies with errors of some of them.
 
         Both are one computation, so that no worker waits for the others in between.
@@ -213,7 +184,7 @@ class _Describer:
         parts = compute(*copies, *given)
         return np.concatenate(parts[len(copies) :]), _join(parts[: len(copies)], originals)
 
-    def copies(self, originals: Index) -> _Copies:
+    def copies(self, originals: Index) -> Copies:
         """Copies with errors of some masks."""
         return _join(compute(*self._copies(originals)), originals)
 
@@ -263,83 +234,7 @@ def _describe_copies(maps: xr.Dataset, images: Opaque, first: int) -> tuple[Arra
     return np.stack(columns), np.array(quality)
 
 
-def _join(parts: Sequence[tuple[Array, Array]], originals: Index) -> _Copies:
+def _join(parts: Sequence[tuple[Array, Array]], originals: Index) -> Copies:
     """The copies of all originals, from parts of them."""
     columns, quality = (np.concatenate(each) for each in zip(*parts, strict=True))
-    return _Copies(columns, quality, np.repeat(originals, COPIES))
-
-
-# -- the regressions -----------------------------------------------------------------------------
-
-
-def _estimate(copies: _Copies, given: Array, labelled: Mask, fold: Index) -> Array:
-    """(J, bins) probabilities of the qualities of the given masks, in folds (J,) of images."""
-    bins = np.clip(np.searchsorted(EDGES, copies.quality, side="right") - 1, 0, EDGES.size - 2)
-    below = np.cumsum(np.eye(EDGES.size - 1)[bins], axis=1)[:, :-1]
-    folds = []
-    for number in range(FOLDS):
-        train = fold[copies.image] != number
-        folds.append((copies.columns[train], below[train], given[fold == number]))
-    predicted = np.empty((len(given), EDGES.size - 1))
-    for number, part in enumerate(compute(*lazy_calls("estimate", _regress, folds))):
-        predicted[fold == number] = part
-    usual = np.bincount(bins, minlength=EDGES.size - 1) / bins.size
-    usual = (usual + SMOOTHING / usual.size) / (1.0 + SMOOTHING)
-    predicted = (predicted + SMOOTHING * usual) / (1.0 + SMOOTHING)
-    return _reweigh(predicted, usual, labelled)
-
-
-def _regress(columns: Array, below: Array, given: Array) -> Array:
-    """(n, bins) probabilities for rows (n, d), learned from columns (m, d), below (m, bins − 1)."""
-    forest = ExtraTreesRegressor(
-        TREES, min_samples_leaf=MIN_LEAF, max_features=MAX_FEATURES, random_state=0
-    )
-    linear = make_pipeline(
-        QuantileTransformer(
-            n_quantiles=min(QUANTILES, len(columns)),
-            output_distribution="normal",
-            subsample=None,
-            random_state=0,
-        ),
-        RidgeCV(PENALTIES),
-    )
-    parts = []
-    for regression in (forest, linear):
-        steps = np.clip(regression.fit(columns, below).predict(given), 0.0, 1.0)
-        steps = np.maximum.accumulate(steps, axis=1)
-        parts.append(np.diff(steps, axis=1, prepend=0.0, append=1.0))
-    return np.mean(parts, axis=0)
-
-
-def _reweigh(predicted: Array, usual: Array, labelled: Mask) -> Array:
-    """Probabilities for other frequencies of the qualities than those of the copies, by EM."""
-    frequency = usual
-    shares = predicted
-    for _ in range(STEPS):
-        shares = predicted * (frequency / usual)
-        shares = shares / shares.sum(1, keepdims=True)
-        frequency = shares[labelled].mean(0) + TRUST_IN_COPIES * usual
-        frequency = frequency / (1.0 + TRUST_IN_COPIES)
-    return shares
-
-
-def _centres() -> Array:
-    """(bins,) quality that stands for each bin: the middle, and 0 and 1 in the outer ones."""
-    centres = (EDGES[1:] + EDGES[:-1]) / 2
-    centres[0], centres[-1] = 0.0, 1.0
-    return centres
-
-
-def _table(shares: Array, labelled: Mask) -> pd.DataFrame:
-    below = np.cumsum(shares, axis=1)
-    low = EDGES[np.argmax(below > TAIL, axis=1)]
-    high = EDGES[np.argmax(below >= 1.0 - TAIL, axis=1) + 1]
-    bad = shares[:, EDGES[1:] <= BAD_BELOW].sum(1)
-    quality = shares @ _centres()
-    columns = {
-        "quality": quality,
-        "quality_low": np.minimum(low, quality),
-        "quality_high": np.maximum(high, quality),
-        "bad_probability": bad,
-    }
-    return pd.DataFrame({name: np.where(labelled, each, np.nan) for name, each in columns.items()})
+    return Copies(columns, quality, np.repeat(originals, COPIES))

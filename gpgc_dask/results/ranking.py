@@ -16,7 +16,8 @@ from gpgc_dask.core.arrays import Mask
 from gpgc_dask.core.errors import InputError
 from gpgc_dask.models.protocol import FittedModel
 from gpgc_dask.models.review import CLASS_IOU, By, count_confusions
-from gpgc_dask.quality.estimate import BAD_BELOW, MIN_IMAGES
+from gpgc_dask.quality.estimate import MIN_IMAGES
+from gpgc_dask.quality.quality_regression import BAD_BELOW
 from gpgc_dask.results.columns import Column, columns_in, plain_value
 
 __all__ = [

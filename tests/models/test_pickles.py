@@ -18,6 +18,7 @@ from gpgc_dask import GP, GPGC, MarginSVM, open_dataset
 from gpgc_dask.models.kept_predictions import KeptPredictions
 from gpgc_dask.models.review import rank
 from gpgc_dask.quality.calibration import Calibration
+from gpgc_dask.quality.scorer import QualityScorer
 from gpgc_dask.storage.location import Location
 from tests.support.problems import classification
 
@@ -63,6 +64,8 @@ def assert_same(first, second):
             np.testing.assert_array_equal(value.values, theirs[name].values)
         elif isinstance(value, Calibration):
             np.testing.assert_array_equal(value.to_array(), theirs[name].to_array())
+        elif isinstance(value, QualityScorer):
+            np.testing.assert_equal(theirs[name].to_arrays(), value.to_arrays())
         else:
             assert type(value) is type(theirs[name]), name
             np.testing.assert_equal(theirs[name], value)

@@ -15,7 +15,7 @@ from gpgc_dask.core.progress import convergence_curve
 from gpgc_dask.data.dataset import background_class
 from gpgc_dask.models.protocol import FittedModel
 from gpgc_dask.models.review import CLASS_IOU
-from gpgc_dask.quality.estimate import BAD_BELOW
+from gpgc_dask.quality.quality_regression import BAD_BELOW
 from gpgc_dask.results.charts import bars, histogram, line
 from gpgc_dask.results.colours import KIND_COLOURS, class_colours
 from gpgc_dask.results.columns import Column, columns_in
