@@ -6,18 +6,20 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from gpgc_dask.core.progress import Listener, Meter
 from gpgc_dask.imaging.mask_sources.coco_content import load_coco
-from gpgc_dask.imaging.masks import MaskFormat
+from gpgc_dask.imaging.masks import VOID, Codes, MaskFormat
 from gpgc_dask.imaging.photos import read_orientation
 from gpgc_dask.models.objects import require_objects
 from gpgc_dask.models.review import require_dataset_info
 from gpgc_dask.results.export.base import ExportFormat, ExportReport, Selection
+from gpgc_dask.results.export.images import drawn_labels
 from gpgc_dask.storage.location import write_whole
 
-__all__ = ["Coco"]
+__all__ = ["Coco", "coco_annotations", "coco_categories"]
 
 PROPOSALS_PER_IMAGE = 2
 """Missing regions that are proposed, per image of the dataset on average: the most likely ones."""
@@ -81,12 +83,7 @@ class Coco(ExportFormat):
                 {"id": number, "file_name": name, "height": size.height, "width": size.width}
             )
         fmt = MaskFormat.from_json(self.source["mask_format"])
-        categories = [
-            {"id": code or len(fmt.names), "name": name}
-            for code, name in enumerate(fmt.names)
-            if code != fmt.background
-        ]
-        return {"images": images, "annotations": [], "categories": categories}
+        return {"images": images, "annotations": [], "categories": coco_categories(fmt)}
 
     def _proposed(self, content: dict[str, Any]) -> list[dict[str, Any]]:
         """Annotations of missing objects, numbered after those that exist."""
@@ -115,6 +112,60 @@ class Coco(ExportFormat):
                     }
                 )
         return proposed
+
+
+def coco_categories(fmt: MaskFormat, *, void: bool = False) -> list[dict[str, Any]]:
+    """Categories of the classes of a dataset but the background, and of void pixels."""
+    labels = drawn_labels(fmt, void=void)
+    return [{"id": _category_id(code, fmt), "name": label} for code, label in labels.items()]
+
+
+def coco_annotations(
+    codes: Codes, fmt: MaskFormat, image_id: int, first_id: int
+) -> list[dict[str, Any]]:
+    """Annotations of a mask, one per class, as run lengths.
+
+    Parameters
+    ----------
+    codes : (height, width) array of uint8
+        Class codes.
+    fmt : MaskFormat
+        The classes.
+    image_id, first_id : int
+        Id of the image, and of the first annotation.
+
+    Returns
+    -------
+    list of dict
+        Annotations in the categories of :func:`coco_categories`.
+    """
+    from pycocotools import mask as rle
+
+    annotations: list[dict[str, Any]] = []
+    for code in drawn_labels(fmt, void=True):
+        inside = codes == code
+        if not inside.any():
+            continue
+        encoded = rle.encode(np.asfortranarray(inside.astype(np.uint8)))
+        counts = encoded["counts"].decode()
+        annotations.append(
+            {
+                "id": first_id + len(annotations),
+                "image_id": image_id,
+                "category_id": _category_id(code, fmt),
+                "segmentation": {"size": list(codes.shape), "counts": counts},
+                "bbox": rle.toBbox(encoded).tolist(),
+                "area": int(inside.sum()),
+                "iscrowd": 0,
+            }
+        )
+    return annotations
+
+
+def _category_id(code: int, fmt: MaskFormat) -> int:
+    """Ids start with 1."""
+    n = len(fmt.names)
+    return n + 1 if code == VOID else code or n
 
 
 def _score(value: float) -> dict[str, float]:
