@@ -118,6 +118,10 @@ def test_an_unchanged_export_changes_nothing(place, model, tmp_path):
         report = import_verdicts(place, tmp_path / file)
         assert (report.added, report.undecided) == (0, images)
     export(model, tmp_path / "tasks.json", "label-studio")
+    view = Xml.parse(tmp_path / "tasks.config.xml").getroot()
+    choices = view.find("Choices")
+    assert choices.get("toName") == view.find("Image").get("name")
+    assert [choice.get("value") for choice in choices] == ["confirmed", "rejected"]
     with pytest.raises(InputError, match="has no annotation: it may be the file of tasks"):
         import_verdicts(place, tmp_path / "tasks.json")
 

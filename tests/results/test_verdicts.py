@@ -299,6 +299,13 @@ def test_older_verdicts_do_not_count(place, tmp_path):
     assert import_verdicts(place, tmp_path / "list.csv").known == 1
 
 
+def test_an_empty_log(place, tmp_path):
+    assert write_verdicts(place, tmp_path / "list.csv").verdicts == 0
+    report = import_verdicts(place, tmp_path / "list.csv")
+    assert (report.added, report.known) == (0, 0)
+    assert "mentions no image" in report.notes[0]
+
+
 def test_training_masks_are_not_overwritten(folder, place):
     make_log(place)
     before = (folder / "masks/photo_002.png").read_bytes()

@@ -156,7 +156,7 @@ def import_verdicts(
     reader = kind(path, _target(opened), options)
     entries = reader.entries()
     if not entries and not reader.problems:
-        raise InputError(f"{path} ({kind.title}) mentions no image: there is nothing to import")
+        reader.notes.append(f"{path} mentions no image: there is nothing to import")
     decisions = _Decisions(opened, log.read(), by=by, confirm_unchanged=confirm_unchanged)
     decisions.decide(entries, progress)
     problems = reader.problems + decisions.problems

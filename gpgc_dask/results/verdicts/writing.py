@@ -50,7 +50,7 @@ def write_verdicts(
     every: bool = False,
     storage_options: dict[str, Any] | None = None,
 ) -> WriteReport:
-    """Write the verdicts of a dataset to files that :func:`import_verdicts` and other tools read.
+    """Write the verdicts of a dataset to files that ``import_verdicts`` and other tools read.
 
     Parameters
     ----------
