@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from gpgc_dask.core.errors import InputError
-from gpgc_dask.data.maps import map_chunks
+from gpgc_dask.data.maps import Segments, map_chunks
 from gpgc_dask.data.schema import VOID
 from gpgc_dask.data.verdicts import Correction
 from gpgc_dask.imaging.features import label_superpixels
@@ -17,7 +17,9 @@ from gpgc_dask.imaging.masks import MaskFormat
 __all__ = ["make_correction"]
 
 
-def make_correction(dataset: xr.Dataset, photo: int, codes: Any) -> Correction:
+def make_correction(
+    dataset: xr.Dataset, photo: int, codes: Any, segments: Segments | None = None
+) -> Correction:
     """Derive labels and weights of the superpixels from a corrected mask, as an ingest does.
 
     Parameters
@@ -28,6 +30,8 @@ def make_correction(dataset: xr.Dataset, photo: int, codes: Any) -> Correction:
         Number of the image along ``photo``.
     codes : (H, W) array of uint8
         Class codes, 0 … classes − 1, at the photo's own size, upright; 255 is void.
+    segments : (h, w) array of uint16, optional
+        Superpixel of each pixel at working size, if it has been read already.
 
     Returns
     -------
@@ -54,7 +58,8 @@ def make_correction(dataset: xr.Dataset, photo: int, codes: Any) -> Correction:
             f"{n_classes}: {', '.join(map(str, dataset.attrs['classes']))}"
         )
     codes = codes.astype(np.uint8)
-    (((_, segments),),) = map_chunks(dataset, ["segments"], np.array([photo]))
+    if segments is None:
+        (((_, segments),),) = map_chunks(dataset, ["segments"], np.array([photo]))
     background = MaskFormat.from_json(dataset.attrs["source"]["mask_format"]).background
     labels = label_superpixels(segments, int(segments.max()) + 1, codes, n_classes, background)
     return Correction(codes, labels.mask, labels.label, labels.weight, ";".join(labels.flags))

@@ -30,6 +30,7 @@ ORDER = [
     "select",
     "export",
     "report",
+    "verdicts",
     "predict",
     "evaluate",
     "compare",
@@ -58,7 +59,7 @@ def place(tmp_path_factory):
     save_pair(place, "horse", 99)
     (place / "images/horse.jpg").rename(place / "horse.jpg")
     (place / "masks/horse.png").unlink()
-    for name in ("gp", "gpgc", "true-masks"):
+    for name in ("gp", "gpgc", "true-masks", "corrected-masks"):
         shutil.copytree(masks, place / name)
     return place
 

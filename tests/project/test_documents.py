@@ -22,7 +22,7 @@ from gpgc_dask.clusters.registry import CLUSTERS
 from gpgc_dask.pipelines.ingest import ingest
 from gpgc_dask.pipelines.train import train
 from tests.support.object_store import object_store
-from tests.support.places import save_folders, save_job, save_others
+from tests.support.places import save_corrections, save_folders, save_job, save_others
 
 pytestmark = pytest.mark.newest
 
@@ -72,6 +72,7 @@ def template(tmp_path_factory):
     place = tmp_path_factory.mktemp("pages") / "place"
     photos, masks = save_folders(place)
     save_others(place)
+    save_corrections(place)
     save_job(place)
     ingest(photos, masks, place / "horses.zarr")
     train(place / "horses.zarr", place / "model.zarr")
@@ -208,11 +209,19 @@ def check_clean(place, names):
     assert len(list((place / "rough-masks").glob("*.png"))) == 12
 
 
+def check_interop(place, names):
+    assert names["report"].known == 2
+    assert names["decided"]["verdict"].tolist() == ["corrected", "corrected"]
+    assert names["written"].masks == 2
+    assert (place / "verdicts/photo_003.png").exists()
+
+
 CHECKS = {
     "README.md": check_readme,
     "docs/arrays.md": check_arrays,
     "docs/how-to/clean.md": check_clean,
     "docs/how-to/monitor.md": check_monitor,
+    "docs/interop.md": check_interop,
 }
 
 

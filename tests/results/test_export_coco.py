@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from pycocotools.coco import COCO
 
 from gpgc_dask import GPGC, GpgcError, load, open_dataset
@@ -106,4 +108,10 @@ def test_masks_from_files(tmp_path):
     export(model, tmp_path / "scored.json", "coco")
     coco = COCO(tmp_path / "scored.json")
     assert [one["name"] for one in coco.loadCats(coco.getCatIds())] == ["foreground"]
-    assert all(one["proposed"] for one in coco.loadAnns(coco.getAnnIds()))
+    annotations = coco.loadAnns(coco.getAnnIds())
+    given = [one for one in annotations if not one.get("proposed")]
+    assert len(given) == 12
+    for one in given:
+        (image,) = coco.loadImgs([one["image_id"]])
+        mask = np.asarray(Image.open(masks / f"{Path(image['file_name']).stem}.png"))
+        np.testing.assert_array_equal(coco.annToMask(one), mask > 0)

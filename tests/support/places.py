@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
+from xml.etree import ElementTree as Xml
 
 import numpy as np
 from PIL import Image
 
+from gpgc_dask.results.export.runs import boxed_runs, brush_bytes
 from tests.support.coco_files import write_coco
-from tests.support.images import save_pair, save_pairs
+from tests.support.images import draw, save_pair, save_pairs
 
 
 def save_folders(place: Path, n: int = 12) -> tuple[Path, Path]:
@@ -28,6 +31,29 @@ def save_folders(place: Path, n: int = 12) -> tuple[Path, Path]:
     lines += [f"{path.name},10,5,60,50" for path in sorted(photos.iterdir())]
     (place / "boxes.csv").write_text("\n".join(lines))
     return photos, masks
+
+
+def save_corrections(place: Path) -> None:
+    """Write corrected masks of two images as a folder, and as Label Studio and CVAT export them."""
+    masks = {number: draw(number + 20)[1] for number in (3, 7)}
+    (place / "corrected-masks").mkdir()
+    tasks = []
+    root = Xml.Element("annotations")
+    for number, mask in masks.items():
+        name = f"photo_{number:03d}"
+        Image.fromarray(mask * np.uint8(255)).save(place / f"corrected-masks/{name}.png")
+        value = {"format": "rle", "rle": brush_bytes(mask), "brushlabels": ["foreground"]}
+        size = {"original_height": mask.shape[0], "original_width": mask.shape[1]}
+        region = {"type": "brushlabels", "value": value} | size
+        own = {"id": number, "completed_by": 1, "result": [region]}
+        tasks.append({"id": number, "data": {"name": f"{name}.jpg"}, "annotations": [own]})
+        image = Xml.SubElement(root, "image", name=f"{name}.jpg", height="60", width="80")
+        lengths, box = boxed_runs(mask)
+        sides = dict(zip(("left", "top", "width", "height"), map(str, box), strict=True))
+        Xml.SubElement(image, "mask", sides, label="foreground", rle=str(lengths)[1:-1])
+        Xml.SubElement(image, "tag", label="confirmed")
+    (place / "label-studio.json").write_text(json.dumps(tasks))
+    Xml.ElementTree(root).write(place / "annotations.xml")
 
 
 def save_others(place: Path, n: int = 3) -> None:

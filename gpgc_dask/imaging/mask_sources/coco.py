@@ -27,7 +27,14 @@ from gpgc_dask.imaging.masks import Codes, MaskFormat, check_size, make_upright
 from gpgc_dask.imaging.objects import PhotoObject, make_object
 from gpgc_dask.imaging.photos import Orientation
 
-__all__ = ["CocoFile", "CocoMask", "filter_coco", "load_coco"]
+__all__ = [
+    "CocoFile",
+    "CocoMask",
+    "annotation_size",
+    "decode_segmentation",
+    "filter_coco",
+    "load_coco",
+]
 
 ANNOTATIONS = PurePosixPath("annotations.json")
 
@@ -75,7 +82,7 @@ class CocoMask:
         check_size(size, orientation)
         codes = np.zeros(size, dtype=np.uint8)
         for code, segmentation in self.regions:
-            inside = _decode(segmentation, *size)
+            inside = decode_segmentation(segmentation, *size)
             if inside is not None:
                 codes[inside] = code
         return make_upright(codes, orientation)
@@ -86,7 +93,7 @@ class CocoMask:
         for annotation, crowd, (code, segmentation) in zip(
             self.ids, self.crowds, self.regions, strict=True
         ):
-            inside = _decode(segmentation, self.height, self.width)
+            inside = decode_segmentation(segmentation, self.height, self.width)
             if inside is not None:
                 upright = np.ascontiguousarray(make_upright(inside, orientation))
                 size = (height, width)
@@ -182,7 +189,7 @@ def _masks(
     masks = {}
     for image in content["images"]:
         # Large regions first, so that small things in front of them are drawn over them.
-        own = sorted(annotations[image["id"]], key=_size, reverse=True)
+        own = sorted(annotations[image["id"]], key=annotation_size, reverse=True)
         masks[image["file_name"]] = CocoMask(
             int(image["height"]),
             int(image["width"]),
@@ -193,7 +200,8 @@ def _masks(
     return masks
 
 
-def _size(annotation: Any) -> float:
+def annotation_size(annotation: Any) -> float:
+    """Area of an annotation; 0 if it has none."""
     area = annotation.get("area")
     return float(area) if isinstance(area, (int, float)) else 0.0
 
@@ -236,7 +244,7 @@ def _category_codes(
     return {number: code for code, name in enumerate(categories, start=1) for number in ids[name]}
 
 
-def _decode(segmentation: Any, height: int, width: int) -> Pixels | None:
+def decode_segmentation(segmentation: Any, height: int, width: int) -> Pixels | None:
     """Pixels (height, width) of a region; None if it has no area."""
     from pycocotools import mask as rle
 

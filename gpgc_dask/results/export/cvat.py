@@ -8,7 +8,7 @@ from typing import Any
 from xml.etree import ElementTree as Xml
 
 from gpgc_dask.results.columns import column_names
-from gpgc_dask.results.export.images import Image, ImageFormat, regions
+from gpgc_dask.results.export.images import VERDICTS, Image, ImageFormat, regions
 from gpgc_dask.results.export.runs import boxed_runs
 
 __all__ = ["Cvat"]
@@ -86,7 +86,9 @@ class Cvat(ImageFormat):
         text = {"mutable": False, "input_type": "text", "default_value": "", "values": [""]}
         drawn = [{"name": name, "type": "mask", "attributes": []} for name in self.labels.values()]
         attributes = [{"name": name, **text} for name in column_names("exports")]
-        return [*drawn, {"name": REVIEW, "type": "tag", "attributes": attributes}]
+        review = {"name": REVIEW, "type": "tag", "attributes": attributes}
+        verdicts = [{"name": name, "type": "tag", "attributes": []} for name in VERDICTS]
+        return [*drawn, review, *verdicts]
 
 
 def _add(element: Xml.Element, **texts: object) -> None:

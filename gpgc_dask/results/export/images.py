@@ -25,9 +25,12 @@ from gpgc_dask.results.export.base import ExportFormat, ExportReport, Selection
 from gpgc_dask.results.ranking import is_suspect, records
 from gpgc_dask.storage.location import write_whole
 
-__all__ = ["Image", "ImageFormat", "regions"]
+__all__ = ["VERDICTS", "Image", "ImageFormat", "drawn_labels", "regions"]
 
 SUSPECT = "suspect"
+
+VERDICTS = ("confirmed", "rejected")
+"""What a person can decide about an image in a tool without drawing."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,7 @@ class ImageFormat(ExportFormat):
         check_sources(photos, review["image_path"], review["mask_path"], self.source)
         names, paths = review["image"].tolist(), review["mask_path"].tolist()
         self.masks = DatasetMasks(self.source, names, paths)
-        self.labels = _drawn_labels(self.masks.format)
+        self.labels = drawn_labels(self.masks.format)
 
     @abstractmethod
     def entry(self, image: Image) -> Any:
@@ -191,10 +194,13 @@ def _read_image(task: _Task, masks: DatasetMasks) -> Image | Problem:
     return Image(task.record, task.path, task.suspect, given, predicted)
 
 
-def _drawn_labels(fmt: MaskFormat) -> dict[int, str]:
-    """{class code: label} of all classes but the background, and of void pixels."""
+def drawn_labels(fmt: MaskFormat, *, void: bool = False) -> dict[int, str]:
+    """{class code: label} of all classes but the background, and of void pixels.
+
+    With ``void`` the label of void pixels is there even if the masks of the dataset have none.
+    """
     labels = {code: name for code, name in enumerate(fmt.names) if code != fmt.background}
-    return labels | ({VOID: "void"} if fmt.void else {})
+    return labels | ({VOID: "void"} if fmt.void or void else {})
 
 
 def regions(codes: Labels, labels: dict[int, str]) -> Iterator[tuple[str, Mask]]:

@@ -13,14 +13,14 @@ from gpgc_dask.core.arrays import Labels
 from gpgc_dask.core.errors import InputError
 from gpgc_dask.results.columns import format_interval
 from gpgc_dask.results.export.base import Selection
-from gpgc_dask.results.export.images import Image, ImageFormat, regions
+from gpgc_dask.results.export.images import VERDICTS, Image, ImageFormat, regions
 from gpgc_dask.results.export.runs import brush_bytes
 from gpgc_dask.storage.location import check_no_secret
 
 __all__ = ["LabelStudio"]
 
-BRUSH, PICTURE = "mask", "image"
-"""Names of the two parts of the labelling interface."""
+BRUSH, PICTURE, VERDICT = "mask", "image", "verdict"
+"""Names of the parts of the labelling interface."""
 
 GIVEN, PREDICTED = "given mask", "prediction"
 """Names that Label Studio lists as versions of a model. It offers the last one for correction."""
@@ -110,6 +110,11 @@ class LabelStudio(ImageFormat):
         brush = Xml.SubElement(view, "BrushLabels", name=BRUSH, toName=PICTURE)
         for label in self.labels.values():
             Xml.SubElement(brush, "Label", value=label)
+        verdict = Xml.SubElement(
+            view, "Choices", name=VERDICT, toName=PICTURE, choice="single", showInline="true"
+        )
+        for choice in VERDICTS:
+            Xml.SubElement(verdict, "Choice", value=choice)
         Xml.indent(view)
         return Xml.tostring(view, encoding="utf-8") + b"\n"
 
