@@ -15,6 +15,7 @@ then of their names.
     group          (photo)                images of one group are left out together
     annotator, annotated  (photo)         who drew the mask, and when
     image_path, mask_path, height, width, flags  (photo)
+    photo_stamp, photo_digest, mask_stamp  (photo)  by which an update notices changed files
     segments       (photo, y, x)          superpixel of each pixel, numbered within its image, at
                                           working size; 65535 outside the photo
     mask           (photo, y, x)          class of each pixel of the mask, at working size; 255

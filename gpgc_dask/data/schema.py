@@ -21,6 +21,7 @@ __all__ = [
     "MAPS",
     "OUTSIDE",
     "UNFINISHED_FOLDER",
+    "UPDATE_FOLDER",
     "VARIABLES",
     "VOID",
     "check_descriptions",
@@ -30,7 +31,7 @@ __all__ = [
 ]
 
 FORMAT = "gpgc_dask dataset"
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 
 OUTSIDE = np.iinfo(np.uint16).max
 """In ``segments``: a pixel of the array that is outside the photo."""
@@ -43,6 +44,9 @@ MAPS: dict[str, int] = {"segments": OUTSIDE, "mask": VOID}
 
 UNFINISHED_FOLDER = ".ingest"
 """Folder in which an ingest keeps its intermediate files until the dataset is complete."""
+
+UPDATE_FOLDER = ".update"
+"""Folder in which an update prepares the new state of a dataset."""
 
 VARIABLES: dict[str, tuple[tuple[str, ...], Any, str]] = {
     "features": (("superpixel", "feature"), None, "features, pooled over the superpixel"),
@@ -58,6 +62,9 @@ VARIABLES: dict[str, tuple[tuple[str, ...], Any, str]] = {
     "annotated": (("photo",), str, "when, as an ISO date; empty if unknown"),
     "image_path": (("photo",), str, "where the photo was read"),
     "mask_path": (("photo",), str, "where the mask was read"),
+    "photo_stamp": (("photo",), str, "size and time of the photo's file when it was read"),
+    "photo_digest": (("photo",), str, "digest of the photo's file"),
+    "mask_stamp": (("photo",), str, "changes when the mask does: size and time, or a digest"),
     "height": (("photo",), "int32", "of the photo, upright, in pixels"),
     "width": (("photo",), "int32", "of the photo, upright, in pixels"),
     "flags": (("photo",), str, "what to know about the mask, joined by ;"),

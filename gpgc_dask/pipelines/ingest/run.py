@@ -126,7 +126,8 @@ def ingest(
     source = open_source(images, masks, masks_as)
     if source.problems and (run.on_error == "raise" or not source.items):
         raise problem_error(source.problems)
-    about = source.find_info(info or ImageInfo())
+    info = info or ImageInfo()
+    about = source.find_info(info)
     location = Location.of(target, storage_options)
     parameters = _parameters(source, recipe)
     check = partial(_check_target, location, source, about, parameters, run)
@@ -138,7 +139,9 @@ def ingest(
             _check_reach(location, client)
             # Checked again: connecting takes time, and another ingest may have been faster.
             _prepare(location, parameters, clear=check() == "absent")
-            attempt = IngestRun(client, source, location, recipe, run, listener, parameters, about)
+            attempt = IngestRun(
+                client, source, location, recipe, run, listener, parameters, about, info.to_json()
+            )
             attempt.run()
     return _report(location, attempt, time.perf_counter() - start)
 

@@ -22,7 +22,7 @@ from gpgc_dask.execution.batches import completed_batches, completed_pieces, tra
 from gpgc_dask.execution.client import Client, KilledWorker
 from gpgc_dask.imaging.features import PHASES, Recipe, Stopwatch, describe, label
 from gpgc_dask.imaging.image_info import PhotoInfo
-from gpgc_dask.imaging.mask_sources import Item, MaskSource, ObjectMask
+from gpgc_dask.imaging.mask_sources import Item, MaskSource, ObjectMask, file_digest
 from gpgc_dask.imaging.masks import MaskFormat
 from gpgc_dask.imaging.photos import silence_pillow
 from gpgc_dask.pipelines.batches import (
@@ -56,12 +56,13 @@ def process_batch(
     silence_pillow()
     watch = Stopwatch()
     finished, problems = [], []
-    photo, described = "", None
+    photo, digest, described = "", "", None
     for item in items:
         try:
             if described is None or item.pair.image != photo:
                 photo, described = item.pair.image, None
                 described = describe(photo, recipe, watch)
+                digest = file_digest(photo)
             with watch("decode"):
                 codes = item.mask.read(described.orientation)
             with watch("pooling"):
@@ -75,7 +76,7 @@ def process_batch(
         except Exception as error:
             error.add_note(f"while working on {item.pair.image}")
             raise
-        record = ImageRecord.of(item.pair, item.identity, described, labelled)
+        record = ImageRecord.of(item, digest, described, labelled)
         finished.append((record, described, labelled))
     if finished:
         with watch("write"):
@@ -109,6 +110,8 @@ class IngestRun:
         All that the result depends on except the files; becomes the dataset's attributes.
     info : mapping of str to PhotoInfo
         Group, annotator and date of each image.
+    rules : dict
+        Where these come from, see :meth:`ImageInfo.to_json`.
     """
 
     def __init__(
@@ -121,13 +124,14 @@ class IngestRun:
         listener: Listener | None,
         parameters: dict[str, Any],
         info: Mapping[str, PhotoInfo],
+        rules: dict[str, str],
     ) -> None:
         self.client = client
         self.source = source
         self.location = location
         self.recipe = recipe
         self.parameters = parameters
-        self.info = info
+        self.info, self.rules = info, rules
         made_with = json.dumps([FORMAT_VERSION, without_path(parameters)])
         digest = hashlib.sha256(made_with.encode()).hexdigest()[:16]
         # An image processed with other settings, or in another format, is another image.
@@ -155,7 +159,9 @@ class IngestRun:
         self.mark.check()
         with translate_failures(self.location, "the last arrays"):
             assembly.finish(
-                problems, self.parameters | {"files_digest": self.source.digest(self.info)}
+                problems,
+                self.parameters
+                | {"files_digest": self.source.digest(self.info), "image_info": self.rules},
             )
 
     def _read_staged(self) -> dict[str, StagedImage]:
