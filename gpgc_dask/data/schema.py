@@ -21,6 +21,7 @@ __all__ = [
     "MAPS",
     "OUTSIDE",
     "UNFINISHED_FOLDER",
+    "UPDATES",
     "UPDATE_FOLDER",
     "VARIABLES",
     "VOID",
@@ -47,6 +48,9 @@ UNFINISHED_FOLDER = ".ingest"
 
 UPDATE_FOLDER = ".update"
 """Folder in which an update prepares the new state of a dataset."""
+
+UPDATES = "updates"
+"""Attribute with one entry per update: the ``files_digest`` before it, and numbers of images."""
 
 VARIABLES: dict[str, tuple[tuple[str, ...], Any, str]] = {
     "features": (("superpixel", "feature"), None, "features, pooled over the superpixel"),

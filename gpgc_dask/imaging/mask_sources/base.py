@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, field, fields
 from os import PathLike
 from pathlib import Path, PurePosixPath
@@ -261,12 +261,15 @@ class MaskSource(ABC):
         """
         return {PurePosixPath(Path(path).name): Path(path) for path in paths}
 
-    def find_info(self, info: ImageInfo) -> dict[str, PhotoInfo]:
-        """Group, annotator and date of each image, by its name."""
+    def find_info(self, info: ImageInfo, others: Iterable[str] = ()) -> dict[str, PhotoInfo]:
+        """Group, annotator and date of each image, by its name.
+
+        ``others`` are names that files may list although they are not in the folder of photos.
+        """
         known = {item.pair.name: item.info for item in self.items if item.info is not None}
         names = (item.pair.name for item in self.items)
         photos = {name: known[name].photo if name in known else name for name in names}
-        return info.find(photos, known, (problem.name for problem in self.problems))
+        return info.find(photos, known, {*others, *(problem.name for problem in self.problems)})
 
     def digest(self, info: Mapping[str, PhotoInfo]) -> str:
         """Digest that changes when an image, a mask or what is known of them changes."""

@@ -29,7 +29,7 @@ from gpgc_dask.pipelines.ingest.staging import (
 )
 from gpgc_dask.storage.location import Location
 
-__all__ = ["Assembly", "ChunkTask", "small_arrays"]
+__all__ = ["Assembly", "ChunkTask", "Piece", "fill_piece", "small_arrays"]
 
 LEDGER = f"{UNFINISHED_FOLDER}/assembly"
 """Digest of the images that the chunks written so far are made of."""
@@ -77,11 +77,12 @@ class ChunkTask:
             values = read_array(location, part, self.kind)
             for piece in self.pieces:
                 if piece.part == part:
-                    _fill(chunk, piece, values)
+                    fill_piece(chunk, piece, values)
         array[self.first : self.last] = chunk
 
 
-def _fill(chunk: Labels, piece: Piece, values: Labels) -> None:
+def fill_piece(chunk: Labels, piece: Piece, values: Labels) -> None:
+    """Copy rows, or one image's pixels, of a part's array to their place in a chunk."""
     rows = values[piece.start : piece.stop]
     if chunk.ndim == 2:
         chunk[piece.place : piece.place + len(rows)] = rows

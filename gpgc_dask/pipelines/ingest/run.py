@@ -136,7 +136,7 @@ def ingest(
         location.remove(UNFINISHED_FOLDER)
     else:
         with client_context(run.client) as client, work_listener(run.progress) as listener:
-            _check_reach(location, client)
+            check_reach(location, client)
             # Checked again: connecting takes time, and another ingest may have been faster.
             _prepare(location, parameters, clear=check() == "absent")
             attempt = IngestRun(
@@ -146,7 +146,7 @@ def ingest(
     return _report(location, attempt, time.perf_counter() - start)
 
 
-def _check_reach(location: Location, client: Client) -> None:
+def check_reach(location: Location, client: Client) -> None:
     if location.is_private and not is_in_process(client):
         raise InputError(
             f"{location} exists in this process only, and the workers are other processes: close "
@@ -184,6 +184,11 @@ def _check_target(
         )
     if present == "absent" or run.overwrite:
         return "absent"
+    if present == "updating":
+        raise ExistsError(
+            f"an update of {location} is not finished: finish it with the same gpgc update, or "
+            "create it again with overwrite=True (--overwrite)"
+        )
     if not run.resume:
         if present == "complete":
             raise ExistsError(

@@ -30,6 +30,7 @@ __all__ = [
     "ARRAYS",
     "ImageRecord",
     "StagedImage",
+    "check_layers",
     "complete_parts",
     "read_array",
     "read_index",
@@ -242,6 +243,6 @@ def read_array(location: Location, part: str, kind: str) -> Labels:
 def _corrupted_error(location: Location, name: str) -> CorruptedError:
     part = f"{location}/{FOLDER}/{name.partition('.')[0]}.*"
     return CorruptedError(
-        f"{name} of an unfinished ingest is corrupted: remove {part} and continue with resume=True "
-        "(--resume), which processes those images again"
+        f"{name} of unfinished work is corrupted: remove {part} and continue (an ingest with "
+        "resume=True, --resume), which processes those images again"
     )

@@ -45,7 +45,7 @@ from gpgc_dask.pipelines.ingest.staging import (
 from gpgc_dask.pipelines.options import RunOptions
 from gpgc_dask.storage.location import Location
 
-__all__ = ["IngestRun", "WriterMark", "process_batch", "without_path"]
+__all__ = ["IngestRun", "WriterMark", "cut_batches", "process_batch", "without_path"]
 
 
 def process_batch(
@@ -200,7 +200,7 @@ class IngestRun:
         return Assembly(self.location, list(staged.values()), self.recipe.dtype, self.info)
 
     def _stage(self, todo: list[Item], done: int) -> None:
-        batches = _cut_batches(todo)
+        batches = cut_batches(todo)
         meter = Meter(self.listener, "images", len(self.items), done)
         with closing(self._results(batches)) as results:
             for batch, result in results:
@@ -244,7 +244,7 @@ class IngestRun:
                 meter(1, len(self.problems))
 
 
-def _cut_batches(items: list[Item]) -> list[list[Item]]:
+def cut_batches(items: list[Item]) -> list[list[Item]]:
     """Items of about IMAGES_PER_TASK images each; answers of a photo are in one batch."""
     batches: list[list[Item]] = []
     for item in items:
