@@ -314,7 +314,7 @@ class Attempt:
         for name, values in new.arrays.items():
             place.remove(name)
             write_array(group, name, values)
-        own = set(self.attributes[DIGESTS]["attributes"])
+        own = [*self.attributes[DIGESTS]["attributes"], DIGESTS]
         others = {name: each for name, each in self.attributes.items() if name not in own}
         group.update_attributes(others)  # which users have added
         done = {
@@ -329,7 +329,7 @@ class Attempt:
             "files_digest": files_digest(self.source, self._find_info(), self._kept()),
             UPDATES: [*self.attributes.get(UPDATES, []), done],
         }
-        finish(place, {name: self.attributes[name] for name in own} | changed)
+        finish(place, {name: self.attributes[name] for name in own if name != DIGESTS} | changed)
 
     def _report(self, new: NewState, relabelled: set[str], *, changed: bool) -> UpdateReport:
         names = {entry.image.record.name for entry in new.entries}
