@@ -84,13 +84,13 @@ def main() -> None:
         add_photos(place / "drawn", place / "set", sorted(late))
         change_masks(place / "set", rng.choice(early, changed, replace=False).tolist())
         times: dict[str, list[float]] = {"update": [], "ingest": []}
+        again = RunOptions(overwrite=True)
         for _ in range(args.repeats):
             shutil.rmtree(target, ignore_errors=True)
             shutil.copytree(old, target)
             taken, report = seconds(lambda: update(target, *folders))
             times["update"].append(taken)
             assert (report.new, report.relabelled) == (more, changed), report
-            again = RunOptions(overwrite=True)
             taken, _ = seconds(lambda: ingest(*folders, fresh, recipe=recipe, run=again))
             times["ingest"].append(taken)
         idle, _ = seconds(lambda: update(target, *folders))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -200,7 +201,7 @@ def test_groups_stay_together(tmp_path, small_chunks):
     dataset = open_dataset(target)
     groups = dataset["group"].values.tolist()
     assert len(groups) == 15
-    assert len([a for a, b in zip(groups, groups[1:], strict=False) if a != b]) == 9
+    assert sum(a != b for a, b in pairwise(groups)) == 9
     assert set(dataset["annotator"].values) == {"bert"}
     check_equal(target, images, masks, tmp_path, info=info)
     names = ImageInfo(annotator=r"^(\w+?)_")
@@ -333,7 +334,7 @@ def test_one_update_at_a_time(living, tmp_path):
     before = tree_bytes(target)
     with (
         update_lock.update_lock(Location.of(target)),
-        pytest.raises(PipelineError, match="another gpgc update of .* is running: wait until"),
+        pytest.raises(PipelineError, match=r"another gpgc update of .* is running: wait until"),
     ):
         update(target, images, masks)
     assert tree_bytes(target) == before
@@ -365,7 +366,7 @@ def test_an_ingest_over_an_unfinished_update(living, tmp_path):
     (target / "zarr.json").rename(tmp_path / "root")
     (target / ".update").mkdir()
     (target / ".update/commit").write_text("{}")
-    with pytest.raises(ExistsError, match="an update of .* is not finished"):
+    with pytest.raises(ExistsError, match=r"an update of .* is not finished"):
         ingest(images, masks, target, recipe=QUICK)
     ingest(images, masks, target, recipe=QUICK, run=RunOptions(overwrite=True))
     check_equal(target, images, masks, tmp_path)

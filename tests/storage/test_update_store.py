@@ -58,7 +58,7 @@ def test_an_update_that_is_stopped_and_resumed(proxy, tmp_path, small_chunks, mo
         crash_after(patch, Location, "move", 30)
         with pytest.raises(CrashError):
             update(url, images, masks, prune=True)
-    with pytest.raises(ChangedError, match="an update of .* is not finished"):
+    with pytest.raises(ChangedError, match=r"an update of .* is not finished"):
         open_dataset(url)
     with pytest.raises(ChangedError, match="is being updated"):
         reader["label"].compute()
@@ -88,7 +88,7 @@ def test_a_second_update_is_refused(proxy, tmp_path):
     save_pair(tmp_path, "zzz", 50)
     with (
         update_lock.update_lock(Location.of(url)),
-        pytest.raises(PipelineError, match="another gpgc update of .* is running"),
+        pytest.raises(PipelineError, match=r"another gpgc update of .* is running"),
     ):
         update(url, images, masks)
     assert update(url, images, masks).new == 1

@@ -42,7 +42,7 @@ def contents(path: Any) -> dict[str, Any]:
             own[f"object_{key}"] = dataset[f"object_{key}"].values[owner == number].tolist()
         found[name] = own
     found[""] = {
-        "skipped": list(zip(*(dataset[f"skipped_{k}"].values for k in ("name", "reason")))),
+        "skipped": [dataset[f"skipped_{key}"].values.tolist() for key in ("name", "reason")],
         "feature_group": dataset["feature_group"].values.tolist(),
         "chunks": {key: open_dataset(path)[key].data.chunksize for key in (*PER_ROW, "mask")},
         "attributes": {key: dataset.attrs[key] for key in ATTRIBUTES},
