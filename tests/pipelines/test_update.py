@@ -155,6 +155,8 @@ def test_vanished_files_are_listed_and_pruned(living, tmp_path):
     report = update(target, images, masks, prune=True)
     assert (report.removed, report.images, report.unchanged) == (3, 10, 10)
     check_equal(target, images, masks, tmp_path, run=SKIP)
+    report = update(target, images, masks, prune=True)  # they are known, and no error
+    assert (report.changed, len(report.skipped)) == (False, 2)
 
 
 def test_folders_that_have_moved(living, tmp_path):

@@ -10,7 +10,7 @@ from typing import Any
 
 from gpgc_dask.core.errors import InputError, PipelineError, Problem
 from gpgc_dask.core.progress import work_listener
-from gpgc_dask.data.dataset import open_arrays, open_dataset, state
+from gpgc_dask.data.dataset import open_arrays, open_dataset, state, text_values
 from gpgc_dask.data.replacement import (
     commit_replacement,
     finish_replacement,
@@ -225,8 +225,11 @@ class Attempt:
             self.attributes, arguments.images, arguments.masks, arguments.answers
         )
         self.changes = find_changes(self.source, self.stored)
-        if self.changes.problems and options.on_error == "raise":
-            raise problem_error(self.changes.problems)
+        # Files that were skipped before, or whose images were removed, are skipped again.
+        known = set(text_values(self.dataset["skipped_name"]).tolist())
+        problems = [problem for problem in self.changes.problems if problem.name not in known]
+        if problems and options.on_error == "raise":
+            raise problem_error(problems)
         self.rules = _merge_rules(self.attributes["image_info"], arguments.info)
         self.staging = Staging(
             location, self.source, self.stored, self.changes, self.attributes, self.digest
