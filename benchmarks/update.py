@@ -36,7 +36,7 @@ def add_photos(drawn: Path, folder: Path, names: list[str]) -> None:
 def change_masks(folder: Path, names: list[str]) -> None:
     for name in names:
         path = folder / f"masks/{name}.png"
-        Image.fromarray(np.roll(np.asarray(Image.open(path)), 40, axis=1)).save(path)
+        Image.fromarray(255 - np.asarray(Image.open(path))).save(path)
 
 
 def count_differences(one: Path, other: Path) -> int:

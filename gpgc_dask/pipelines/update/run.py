@@ -202,7 +202,7 @@ def _from_json(report: Mapping[str, Any]) -> UpdateReport:
 
 @dataclass(frozen=True)
 class Arguments:
-    """The arguments of :func:`update` that say what the dataset should contain."""
+    """The arguments of :func:`update` on which the content of the dataset depends."""
 
     images: str | PathLike[str]
     masks: str | PathLike[str]
@@ -283,7 +283,7 @@ class Attempt:
     def _place(self, folder: str) -> Location:
         return Location(f"{self.location.url}/{UPDATE_FOLDER}/{folder}", self.location.options)
 
-    def _kept(self) -> list[str]:
+    def _without_files(self) -> list[str]:
         """Images whose files are gone, or cannot be used, and that stay as they are."""
         if self.arguments.prune:
             return []
@@ -292,7 +292,7 @@ class Attempt:
 
     def _find_info(self) -> dict[str, PhotoInfo]:
         """What is known of each image of the new state."""
-        kept = self._kept()
+        kept = self._without_files()
         lost = {problem.name for problem in self.staging.problems} - set(kept)
         info = find_info(self.source, self.stored, self.rules, kept)
         return {name: own for name, own in info.items() if name not in lost}
@@ -329,14 +329,14 @@ class Attempt:
         changed = {
             "source": self.source.provenance(),
             "image_info": self.rules.to_json(),
-            "files_digest": files_digest(self.source, self._find_info(), self._kept()),
+            "files_digest": files_digest(self.source, self._find_info(), self._without_files()),
             UPDATES: [*self.attributes.get(UPDATES, []), done],
         }
         finish(place, {name: self.attributes[name] for name in own if name != DIGESTS} | changed)
 
     def _report(self, new: NewState, relabelled: set[str], *, changed: bool) -> UpdateReport:
         names = {entry.image.record.name for entry in new.entries}
-        kept = set(self._kept())
+        kept = set(self._without_files())
         replaced = (self.changes.replaced & names) - kept
         added = (names - self.stored.numbers.keys()) | replaced
         shape = new.shapes["features"]
