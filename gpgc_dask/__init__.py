@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gpgc_dask.pipelines.options import RunOptions
     from gpgc_dask.pipelines.predict import predict_masks
     from gpgc_dask.pipelines.train import train
+    from gpgc_dask.pipelines.update import update
     from gpgc_dask.results.evaluation import evaluate
     from gpgc_dask.results.report import write_report
 
@@ -45,6 +46,7 @@ __all__ = [
     "predict_masks",
     "rank",
     "train",
+    "update",
     "write_masks",
     "write_report",
 ]
@@ -71,6 +73,7 @@ __getattr__, __dir__, _ = attach(
         "pipelines.options": ["RunOptions"],
         "pipelines.predict": ["predict_masks"],
         "pipelines.train": ["train"],
+        "pipelines.update": ["update"],
         "results.evaluation": ["evaluate"],
         "results.report": ["write_report"],
     },

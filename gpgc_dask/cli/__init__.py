@@ -33,6 +33,7 @@ from gpgc_dask.cli import (
     predict,
     rank,
     report,
+    update,
     verdicts,
 )
 from gpgc_dask.cli.console import note, print_error
@@ -85,19 +86,21 @@ def _program(
     """The options of the program itself."""
 
 
-def _with_messages(command: Callable[..., None], *, resumable: bool) -> Callable[..., None]:
+def _with_messages(command: Callable[..., None]) -> Callable[..., None]:
     """The command, whose errors are printed in one line."""
+    options = inspect.signature(command).parameters
+    stopped = "stopped"
+    if "resume" in options:
+        stopped += ". Finished work is kept: the same command with --resume continues it"
+    elif "prune" in options:
+        stopped += ". Finished work is kept: the same command continues it"
 
     @functools.wraps(command)
     def run(*arguments: Any, **options: Any) -> None:
         try:
             command(*arguments, **options)
         except KeyboardInterrupt:
-            print_error(
-                "stopped. Finished work is kept: the same command with --resume continues it"
-                if resumable
-                else "stopped"
-            )
+            print_error(stopped)
             raise typer.Exit(EXIT_INTERRUPTED) from None
         except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError):
             raise
@@ -124,6 +127,7 @@ def _message(error: Exception) -> str:
 COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
     "demo": (demo.demo, demo.EXAMPLE),
     "ingest": (ingest.ingest, ingest.EXAMPLE),
+    "update": (update.update, update.EXAMPLE),
     "plan": (plan.plan, plan.EXAMPLE),
     "fit": (fit.fit, fit.EXAMPLE),
     "rank": (rank.rank_images, rank.RANK_EXAMPLE),
@@ -142,8 +146,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
 """{name: (function, examples)}, in the order of ``gpgc --help``."""
 
 for _name, (_command, _example) in COMMANDS.items():
-    _resumable = "resume" in inspect.signature(_command).parameters
-    app.command(_name, epilog=_example)(_with_messages(_command, resumable=_resumable))
+    app.command(_name, epilog=_example)(_with_messages(_command))
 
 
 def _debugging() -> bool:

@@ -23,6 +23,7 @@ DEFAULTS: dict[str, str | float] = {
     "store.seconds": 90.0,
     "cluster.reconnect-timeout": "2 minutes",
     "cluster.no-workers-timeout": "10 minutes",
+    "update.stale-after": "20 s",
 }
 """{setting: default}.
 
@@ -36,6 +37,8 @@ cluster.reconnect-timeout
     Time for which a client looks for a scheduler that it has lost.
 cluster.no-workers-timeout
     Time to wait for a worker if there is none left.
+update.stale-after
+    Time after which an update of a dataset in an object store counts as dead if it does not write.
 """
 
 UNITS = {

@@ -15,6 +15,7 @@ from gpgc_dask.core.text import preview
 
 __all__ = [
     "AccessDeniedError",
+    "ChangedError",
     "ClusterError",
     "CorruptedError",
     "ExistsError",
@@ -76,6 +77,10 @@ class StoreError(GpgcError, OSError):
 
 class CorruptedError(GpgcError, ValueError):
     """Stored data is not what was written; the message names the file and how to repair it."""
+
+
+class ChangedError(GpgcError, RuntimeError):
+    """A dataset was updated while it was open: open it again. What was read before is intact."""
 
 
 class NotEnoughMemoryError(GpgcError, MemoryError):

@@ -15,6 +15,7 @@ then of their names.
     group          (photo)                images of one group are left out together
     annotator, annotated  (photo)         who drew the mask, and when
     image_path, mask_path, height, width, flags  (photo)
+    photo_stamp, photo_digest, mask_stamp  (photo)  by which an update notices changed files
     segments       (photo, y, x)          superpixel of each pixel, numbered within its image, at
                                           working size; 65535 outside the photo
     mask           (photo, y, x)          class of each pixel of the mask, at working size; 255
@@ -31,7 +32,7 @@ from __future__ import annotations
 import re
 import uuid
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from os import PathLike
 from typing import Any
 
@@ -42,13 +43,15 @@ import zarr
 
 from gpgc_dask.core.arrays import Labels
 from gpgc_dask.core.display import render_card
-from gpgc_dask.core.errors import CorruptedError, InputError, MissingFileError
+from gpgc_dask.core.errors import ChangedError, CorruptedError, InputError, MissingFileError
 from gpgc_dask.core.paths import check_names, check_sources
 from gpgc_dask.data.apply_verdicts import apply_verdicts, read_verdicts
+from gpgc_dask.data.replacement import SameState, is_committed, state_digest
 from gpgc_dask.data.schema import (
     FORMAT,
     FORMAT_VERSION,
     UNFINISHED_FOLDER,
+    UPDATE_FOLDER,
     VARIABLES,
     VERDICTS_FOLDER,
     check_descriptions,
@@ -64,6 +67,7 @@ __all__ = [
     "background_class",
     "check_same_features",
     "is_dataset",
+    "open_arrays",
     "open_dataset",
     "provenance",
     "state",
@@ -85,12 +89,24 @@ WAY_OUT = (
 
 
 def state(location: Location) -> str:
-    """What is at a location: "absent", "complete", "unfinished" (an ingest) or "foreign"."""
+    """What is at a location.
+
+    Returns
+    -------
+    str
+        "absent", "complete", "unfinished" (an ingest), "updating" (an update takes effect) or
+        "foreign".
+    """
     names = location.names()
     if not names:
         return "absent"
     if _attributes(location).get("format") == FORMAT:
         return "complete"
+    if UPDATE_FOLDER in names:
+        if is_committed(location):
+            return "updating"
+        if _attributes(location).get("format") == FORMAT:  # it has just been finished
+            return "complete"
     return "unfinished" if UNFINISHED_FOLDER in names else "foreign"
 
 
@@ -150,9 +166,32 @@ def open_dataset(
     location = Location.of(url, storage_options)
     _check_complete(location, url)
     attributes = _attributes(location)
-    dataset = _open_arrays(location, _read_descriptions(location, attributes), verdicts)
+    check = SameState(location, state_digest(attributes))
+    try:
+        descriptions = _read_descriptions(location, attributes)
+        dataset = _open_arrays(location, descriptions, check, verdicts)
+    except Exception:
+        check()  # an update may have begun to take effect in between
+        raise
     _check_photos(dataset, location)
     return dataset
+
+
+def open_arrays(location: Location, names: Iterable[str]) -> dict[str, VerifiedArray]:
+    """Open arrays of a dataset to read parts of them, in this process or on workers."""
+    attributes = _attributes(location)
+    check = SameState(location, state_digest(attributes))
+    group = _open_group(location, _read_descriptions(location, attributes))
+    return {name: _verified(group, name, location, check) for name in names}
+
+
+def _open_group(location: Location, descriptions: Mapping[str, Any]) -> zarr.Group:
+    compressed = [name for name, each in descriptions.items() if "zstd" in codec_names(each)]
+    return open_verified(location, descriptions, complete=VARIABLES, compressed=compressed)
+
+
+def _verified(group: zarr.Group, name: str, location: Location, check: SameState) -> VerifiedArray:
+    return VerifiedArray(group, name, str(location), WAY_OUT, _describe_entries, check)
 
 
 def _check_complete(location: Location, url: str | PathLike[str]) -> None:
@@ -162,6 +201,11 @@ def _check_complete(location: Location, url: str | PathLike[str]) -> None:
         raise MissingFileError(f"{url} does not exist: make a dataset with gpgc ingest")
     if there == "unfinished":
         raise InputError(f"{url} is not finished: resume the same gpgc ingest with --resume")
+    if there == "updating":
+        raise ChangedError(
+            f"an update of {url} is not finished: wait for it or, if it was stopped, finish it "
+            "with the same gpgc update"
+        )
     if there == "foreign":
         if {"features", "image"} <= set(location.names()):
             raise CorruptedError(
@@ -186,13 +230,15 @@ def _read_descriptions(location: Location, attributes: Mapping[str, Any]) -> dic
 
 
 def _open_arrays(
-    location: Location, descriptions: Mapping[str, Any], verdicts: bool | Collection[str]
+    location: Location,
+    descriptions: Mapping[str, Any],
+    check: SameState,
+    verdicts: bool | Collection[str],
 ) -> SuperpixelDataset:
     """Our arrays, each verified when read, and whatever else a user has added to the group."""
-    compressed = [name for name, each in descriptions.items() if "zstd" in codec_names(each)]
-    group = open_verified(location, descriptions, complete=VARIABLES, compressed=compressed)
-    # What an interrupted overwrite left in a complete dataset is no part of it.
-    for folder in (UNFINISHED_FOLDER, VERDICTS_FOLDER):
+    group = _open_group(location, descriptions)
+    # What an interrupted overwrite or update left in a complete dataset is no part of it.
+    for folder in (UNFINISHED_FOLDER, UPDATE_FOLDER, VERDICTS_FOLDER):
         warnings.filterwarnings("ignore", message=f"Object at {re.escape(folder)} is not")
     others = xr.open_zarr(
         group.store,
@@ -201,8 +247,7 @@ def _open_arrays(
         mask_and_scale=False,
         drop_variables=[*VARIABLES],
     )
-    stored = {name: VerifiedArray(group, name, str(location), WAY_OUT, _describe_entries)
-              for name in VARIABLES}  # fmt: skip
+    stored = {name: _verified(group, name, location, check) for name in VARIABLES}
     own = {name: _variable(array) for name, array in stored.items()}
     # Coordinates: small, and worth seeing in the dataset's repr.
     coordinates = [name for name in own if own[name].dims in (("photo",), ("feature",))]

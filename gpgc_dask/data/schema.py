@@ -21,6 +21,8 @@ __all__ = [
     "MAPS",
     "OUTSIDE",
     "UNFINISHED_FOLDER",
+    "UPDATES",
+    "UPDATE_FOLDER",
     "VARIABLES",
     "VERDICTS_FOLDER",
     "VOID",
@@ -31,7 +33,7 @@ __all__ = [
 ]
 
 FORMAT = "gpgc_dask dataset"
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 
 OUTSIDE = np.iinfo(np.uint16).max
 """In ``segments``: a pixel of the array that is outside the photo."""
@@ -48,6 +50,12 @@ UNFINISHED_FOLDER = ".ingest"
 VERDICTS_FOLDER = "verdicts"
 """Folder of a dataset that holds what people have decided about its masks."""
 
+UPDATE_FOLDER = ".update"
+"""Folder in which an update prepares the new state of a dataset."""
+
+UPDATES = "updates"
+"""Attribute with one entry per update: the ``files_digest`` before it, and numbers of images."""
+
 VARIABLES: dict[str, tuple[tuple[str, ...], Any, str]] = {
     "features": (("superpixel", "feature"), None, "features, pooled over the superpixel"),
     "label": (("superpixel",), "uint8", "class of most of the mask's pixels"),
@@ -62,6 +70,9 @@ VARIABLES: dict[str, tuple[tuple[str, ...], Any, str]] = {
     "annotated": (("photo",), str, "when, as an ISO date; empty if unknown"),
     "image_path": (("photo",), str, "where the photo was read"),
     "mask_path": (("photo",), str, "where the mask was read"),
+    "photo_stamp": (("photo",), str, "size and time of the photo's file when it was read"),
+    "photo_digest": (("photo",), str, "digest of the photo's file"),
+    "mask_stamp": (("photo",), str, "changes when the mask does: size and time, or a digest"),
     "height": (("photo",), "int32", "of the photo, upright, in pixels"),
     "width": (("photo",), "int32", "of the photo, upright, in pixels"),
     "flags": (("photo",), str, "what to know about the mask, joined by ;"),

@@ -103,7 +103,9 @@ def completed_batches(
 
 
 @contextmanager
-def translate_failures(where: object, what: str) -> Iterator[None]:
+def translate_failures(
+    where: object, what: str, again: str = "continue with resume=True (--resume)"
+) -> Iterator[None]:
     """Turn failures of the machine or the cluster into errors with a way out.
 
     Parameters
@@ -112,6 +114,8 @@ def translate_failures(where: object, what: str) -> Iterator[None]:
         What is written to, for messages.
     what : str
         The piece of work, for messages.
+    again : str
+        How the work is continued, for messages.
 
     Raises
     ------
@@ -123,17 +127,16 @@ def translate_failures(where: object, what: str) -> Iterator[None]:
     except KilledWorker as error:
         raise PipelineError(
             f"workers died repeatedly over {what}: give them more memory, or a smaller side "
-            "(--side), and continue with resume=True (--resume)"
+            f"(--side), and {again}"
         ) from error
     except CLUSTER_ERRORS as error:
         raise PipelineError(
-            f"the connection to the cluster was lost over {what}: finished work is kept; continue "
-            "with resume=True (--resume) once the cluster is back"
+            f"the connection to the cluster was lost over {what}: finished work is kept; {again} "
+            "once the cluster is back"
         ) from error
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         raise PipelineError(
-            f"no space is left at {where}: finished work is kept; free some space and continue "
-            "with resume=True (--resume)"
+            f"no space is left at {where}: finished work is kept; free some space and {again}"
         ) from error

@@ -6,6 +6,7 @@ Each is taken from the image's name by a regular expression, or from a CSV file.
 from __future__ import annotations
 
 import csv
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -71,6 +72,14 @@ class ImageInfo:
     group: str = ""
     annotator: str = ""
 
+    def to_json(self) -> dict[str, str]:
+        """{parameter: regular expression, or absolute path of the file}."""
+        rules = {"group": self.group, "annotator": self.annotator}
+        return {
+            name: os.path.abspath(Path(rule).expanduser()) if _is_file(rule) else rule
+            for name, rule in rules.items()
+        }
+
     def find(
         self,
         photos: Mapping[str, str],
@@ -116,9 +125,13 @@ def _values(
     column: str, rule: str, photos: Mapping[str, str], others: set[str]
 ) -> dict[str, dict[str, str]]:
     """{image: {column: value}} of a regular expression or a file."""
-    if rule.lower().endswith(".csv"):
+    if _is_file(rule):
         return _from_file(column, rule, photos, others)
     return _from_names(column, rule, photos)
+
+
+def _is_file(rule: str) -> bool:
+    return rule.lower().endswith(".csv")
 
 
 def _from_names(column: str, rule: str, photos: Mapping[str, str]) -> dict[str, dict[str, str]]:

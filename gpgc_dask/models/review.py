@@ -14,6 +14,7 @@ from gpgc_dask.core.errors import InputError, InputTypeError, NotReviewedError
 from gpgc_dask.core.labels import find_labels
 from gpgc_dask.core.metrics import group_agreement
 from gpgc_dask.data.dataset import check_same_features, is_dataset, provenance, text_values
+from gpgc_dask.data.schema import UPDATES
 from gpgc_dask.data.training import TrainingArrays, training_arrays
 from gpgc_dask.execution.compute import compute
 from gpgc_dask.execution.row_blocks import is_dask
@@ -340,6 +341,7 @@ def check_fitted_on(model: FittedModel, dataset: xr.Dataset) -> None:
     check_same_features(dataset, fitted, model.coef_.shape[1])
     here = provenance(dataset)
     if fitted.get("files_digest") != here.get("files_digest"):
+        _check_updates(str(fitted.get("files_digest")), dataset)
         if fitted.get("url") == here["url"]:
             raise InputError(
                 f"{here['url']} has been created again since the model was fitted: fit it again "
@@ -350,6 +352,23 @@ def check_fitted_on(model: FittedModel, dataset: xr.Dataset) -> None:
             f"{fitted.get('images')} images) than {here['url']}: pass that one, or fit a model on "
             "this one"
         )
+
+
+def _check_updates(fitted: str, dataset: xr.Dataset) -> None:
+    """Raise an InputError if a dataset was updated since its files had this digest."""
+    updates = list(dataset.attrs.get(UPDATES, []))
+    first = [n for n, one in enumerate(updates) if one["files_digest"] == fitted]
+    if not first:
+        return
+    counts = {
+        name: sum(one[name] for one in updates[first[-1] :])
+        for name in ("new", "relabelled", "removed")
+    }
+    what = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
+    raise InputError(
+        f"{dataset.encoding.get('source')} has been updated since the model was fitted "
+        f"({what or 'other groups or files'}): fit it again (gpgc fit --overwrite)"
+    )
 
 
 def require_dataset_info(model: FittedModel) -> dict[str, Any]:

@@ -168,6 +168,22 @@ class Location:
         else:
             self._request(key, _remove_remote)
 
+    def move(self, source: str, target: str) -> None:
+        """Move a file within this folder; an existing target is replaced.
+
+        If it is interrupted, one or both of the places have the whole file. Nothing happens if
+        there is no source: an earlier attempt has moved it.
+        """
+        if self.is_local:
+            place = Path(self._path(target))
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(FileNotFoundError):
+                Path(self._path(source)).replace(place)
+            return
+        with suppress(FileNotFoundError):
+            self._request(source, lambda fs, path: fs.cp_file(path, self._path(target)))
+            self._request(source, lambda fs, path: fs.rm_file(path))
+
     def unlink(self) -> None:
         """Remove the file at this location, if it exists; never a folder."""
         if self.is_local:

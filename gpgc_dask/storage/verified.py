@@ -136,6 +136,9 @@ class VerifiedArray:
     describe : callable, optional
         ``describe(group, dimension, first entry, last entry)`` returns a description of these
         entries. It is called where the reading is done, and only if there is an error.
+    check : callable, optional
+        Called after each read; raises an error if what was read may be of another state of the
+        group. It is sent to workers.
     """
 
     def __init__(
@@ -145,9 +148,10 @@ class VerifiedArray:
         place: str,
         way_out: str,
         describe: Callable[[zarr.Group, str, int, int], str] | None = None,
+        check: Callable[[], None] | None = None,
     ) -> None:
         self.group, self.name, self.place, self.way_out = group, name, place, way_out
-        self.describe = describe
+        self.describe, self.check = describe, check
         self.array: Any = group[name]
         self.shape: tuple[int, ...] = self.array.shape
         self.ndim = len(self.shape)
@@ -157,12 +161,17 @@ class VerifiedArray:
     def __getitem__(self, index: Any) -> Labels:
         """Return the entries; raise a CorruptedError that names the first unreadable chunk."""
         try:
-            return np.asarray(self.array[index])
+            values = np.asarray(self.array[index])
         except DECODING_ERRORS as error:
+            if self.check is not None:
+                self.check()
             message = self._error_message(index, error)
             if message is not None:
                 raise CorruptedError(message) from error
-        return np.asarray(self.array[index])
+            values = np.asarray(self.array[index])
+        if self.check is not None:
+            self.check()
+        return values
 
     def _error_message(self, index: Any, error: Exception) -> str | None:
         """Which of the requested chunks cannot be read, and what is in them.

@@ -62,7 +62,7 @@ def test_a_network_that_moves(networked):
 def test_a_network_that_changes(networked):
     folder, model = networked
     onnx_file(folder / "then/net.onnx", 9)
-    with pytest.raises(ValueError, match=r"then/net.onnx has other weights than the model was fi"):
+    with pytest.raises(ValueError, match=r"then/net.onnx has other weights than at ingest"):
         predict_masks(model, folder / "images", folder / "x")
     assert not (folder / "x").exists()
 
@@ -107,7 +107,9 @@ def test_python_functions(tmp_path):
     wrong = {"backbone": lambda image: [image.transpose(2, 0, 1)[:2]]}
     with pytest.raises(ValueError, match="gives 19 features"):
         predict_masks(model, images, tmp_path / "x", **wrong)
-    with pytest.raises(ValueError, match="features of another backbone: name was Python"):
+    with pytest.raises(
+        ValueError, match="features at ingest are of another backbone: name was Python"
+    ):
         predict_masks(model, images, tmp_path / "x", backbone=find_backbone("colour"))
 
 
@@ -119,7 +121,7 @@ def test_backbones_are_made_again(tmp_path):
         assert restore_backbone(stored) == made
         assert restore_backbone(stored, made) == made
         assert restore_backbone(stored | {"onnxruntime": "0.1"}) == made
-    with pytest.raises(ValueError, match="lite0 has other weights than the model was fitted with"):
+    with pytest.raises(ValueError, match="lite0 has other weights than at ingest"):
         restore_backbone(Lite0().provenance() | {"weights_sha256": "0" * 64})
     with pytest.raises(ValueError, match="another backbone: side was 256, not 512"):
         restore_backbone(Lite0(256).provenance(), Lite0())

@@ -56,7 +56,10 @@ def write_dataset(path: Path, n: int, k: int, n_images: int, seed: int = 0) -> P
         "annotated": np.array([""] * n_images),
         "image_path": np.array([f"photos/{name}" for name in names]),
         "mask_path": np.array([f"masks/{name}" for name in names]),
-        "flags": np.array([""] * n_images),
+        **{
+            name: np.array([""] * n_images)
+            for name in ("flags", "photo_stamp", "photo_digest", "mask_stamp")
+        },
         "height": ones,
         "width": ones,
         "segments": np.zeros((n_images, 1, 1), dtype=np.uint16),

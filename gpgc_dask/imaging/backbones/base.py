@@ -69,7 +69,7 @@ class Backbone(ABC):
         """
         if name not in (None, provenance["name"]):
             raise InputError(
-                f"the model's features come from {provenance['name']}, not {name}: omit the name"
+                f"the features come from {provenance['name']}, not {name}: omit the name"
             )
         return cls()
 

@@ -116,8 +116,8 @@ def restore_backbone(
         restored = find_backbone(backbone)
     elif kind is None:
         raise InputError(
-            f"the model's features come from {name}, which is not registered: pass it as backbone= "
-            "to predict_masks in Python; the command line cannot"
+            f"the features come from {name}, which is not registered: pass it as backbone= in "
+            "Python; the command line cannot"
         )
     else:
         restored = BACKBONES[kind].from_provenance(provenance, backbone)
@@ -139,8 +139,8 @@ def _check_same(then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """
     if then.get("weights_sha256") != now.get("weights_sha256"):
         raise InputError(
-            f"{now.get('path', now['name'])} has other weights than the model was fitted with, so "
-            "the model's features cannot be computed: restore the earlier file or package, or fit "
+            f"{now.get('path', now['name'])} has other weights than at ingest, so the same "
+            "features cannot be computed: restore the earlier file or package, or ingest and fit "
             "again"
         )
     ignored = {"onnxruntime", "path"}
@@ -150,6 +150,6 @@ def _check_same(then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     for part in sorted((then.keys() | now.keys()) - ignored):
         if then.get(part) != now.get(part):
             raise InputError(
-                f"the model was fitted on features of another backbone: {part} was "
-                f"{then.get(part)}, not {now.get(part)}; pass the backbone of the fit"
+                f"the features at ingest are of another backbone: {part} was {then.get(part)}, not "
+                f"{now.get(part)}; pass the same backbone"
             )

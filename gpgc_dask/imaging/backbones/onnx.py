@@ -176,13 +176,13 @@ class OnnxFile(Backbone):
         path = name or provenance.get("path")
         if path is None:
             raise InputError(
-                f"the model does not record where its network {provenance['name']} is: name it "
+                f"it is not recorded where the network {provenance['name']} is: name it "
                 "with backbone= (--backbone FILE.onnx)"
             )
         file = Path(path).expanduser().absolute()
         if not file.is_file():
             raise MissingFileError(
-                f"the model's network is not at {file}: name its present path with backbone= "
+                f"the network is not at {file}: name its present path with backbone= "
                 "(--backbone FILE.onnx)"
             )
         settings = {part: tuple(provenance[part]) for part in ("layers", "mean", "std")}

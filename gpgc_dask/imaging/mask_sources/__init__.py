@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         MaskOptions,
         MaskSource,
         ObjectMask,
+        file_digest,
         file_stamp,
     )
     from gpgc_dask.imaging.mask_sources.find import open_source
@@ -26,6 +27,7 @@ __all__ = [
     "MaskOptions",
     "MaskSource",
     "ObjectMask",
+    "file_digest",
     "file_stamp",
     "open_source",
 ]
@@ -34,7 +36,15 @@ __all__ = [
 __getattr__, __dir__, _ = attach(
     __name__,
     submod_attrs={
-        "base": ["Item", "Mask", "MaskOptions", "MaskSource", "ObjectMask", "file_stamp"],
+        "base": [
+            "Item",
+            "Mask",
+            "MaskOptions",
+            "MaskSource",
+            "ObjectMask",
+            "file_digest",
+            "file_stamp",
+        ],
         "find": ["open_source"],
     },
 )

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, field, fields
 from os import PathLike
 from pathlib import Path, PurePosixPath
@@ -19,7 +19,11 @@ from gpgc_dask.imaging.masks import Codes, MaskFormat
 from gpgc_dask.imaging.objects import PhotoObject
 from gpgc_dask.imaging.photos import Orientation
 
-__all__ = ["Item", "Mask", "MaskOptions", "MaskSource", "ObjectMask", "file_stamp"]
+__all__ = ["Item", "Mask", "MaskOptions", "MaskSource", "ObjectMask", "file_digest", "file_stamp"]
+
+
+MASK_VALUES = frozenset(("foreground", "classes", "void", "threshold"))
+"""Options that are in the provenance as a mask format."""
 
 
 class Mask(Protocol):
@@ -47,13 +51,28 @@ class ObjectMask(Mask, Protocol):
 class Item:
     """A photo to ingest, its mask, and an identity that changes when one of them does.
 
-    ``info`` is what else the source knows of it, if anything.
+    Attributes
+    ----------
+    identity : str
+        Stamp of the photo (see :func:`file_stamp`), a space, and a stamp or digest of the mask.
+    info : PhotoInfo or None
+        What else the source knows of it, if anything.
     """
 
     pair: Pair
     identity: str
     mask: Mask
     info: PhotoInfo | None = None
+
+    @property
+    def photo_stamp(self) -> str:
+        """The part of the identity that changes with the photo."""
+        return self.identity.partition(" ")[0]
+
+    @property
+    def mask_stamp(self) -> str:
+        """The part of the identity that changes with the mask."""
+        return self.identity.partition(" ")[2].partition(" ")[0]
 
 
 @dataclass(frozen=True)
@@ -185,13 +204,23 @@ class MaskSource(ABC):
         return self.options.mask_format
 
     def provenance(self) -> dict[str, Any]:
-        """Describe in JSON what :meth:`restore` needs to read the masks again."""
+        """Describe in JSON what is needed to read the masks, or those of more photos, again."""
+        others = sorted(self.options_used - MASK_VALUES)
         return {
             "format": self.options.format,
             "images": self.images,
             "masks": self.masks,
             "mask_format": asdict(self.mask_format),
+            "options": {name: _to_json(name, getattr(self.options, name)) for name in others},
         }
+
+    @classmethod
+    def restore_options(cls, provenance: Mapping[str, Any]) -> MaskOptions:
+        """The options with which a source has this :meth:`provenance`."""
+        stored = MaskFormat.from_json(provenance["mask_format"])
+        known = asdict(stored) | {"classes": dict(stored.classes)} | dict(provenance["options"])
+        own = {name: known[name] for name in cls.options_used}
+        return MaskOptions(format=provenance["format"], **own)
 
     @classmethod
     @abstractmethod
@@ -232,12 +261,15 @@ class MaskSource(ABC):
         """
         return {PurePosixPath(Path(path).name): Path(path) for path in paths}
 
-    def find_info(self, info: ImageInfo) -> dict[str, PhotoInfo]:
-        """Group, annotator and date of each image, by its name."""
+    def find_info(self, info: ImageInfo, others: Iterable[str] = ()) -> dict[str, PhotoInfo]:
+        """Group, annotator and date of each image, by its name.
+
+        ``others`` are names that files may list although they are not in the folder of photos.
+        """
         known = {item.pair.name: item.info for item in self.items if item.info is not None}
         names = (item.pair.name for item in self.items)
         photos = {name: known[name].photo if name in known else name for name in names}
-        return info.find(photos, known, (problem.name for problem in self.problems))
+        return info.find(photos, known, {*others, *(problem.name for problem in self.problems)})
 
     def digest(self, info: Mapping[str, PhotoInfo]) -> str:
         """Digest that changes when an image, a mask or what is known of them changes."""
@@ -256,6 +288,19 @@ def file_stamp(path: str) -> str:
     except OSError:
         return "-"
     return f"{status.st_size}:{status.st_mtime_ns}"
+
+
+def file_digest(path: str) -> str:
+    """Digest of a file's content."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:32]
+
+
+def _to_json(name: str, value: Any) -> Any:
+    """An option as JSON has it; files by their absolute paths."""
+    if name == "answers":
+        return _absolute(value) if value else ""
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _absolute(path: str | PathLike[str]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,10 +29,13 @@ from gpgc_dask.pipelines.ingest.staging import (
 )
 from gpgc_dask.storage.location import Location
 
-__all__ = ["Assembly", "ChunkTask"]
+__all__ = ["Assembly", "ChunkTask", "Piece", "fill_piece", "small_arrays"]
 
 LEDGER = f"{UNFINISHED_FOLDER}/assembly"
 """Digest of the images that the chunks written so far are made of."""
+
+RECORDED_TEXTS = ("image_path", "mask_path", "flags", "photo_stamp", "photo_digest", "mask_stamp")
+"""Arrays of texts that are attributes of :class:`ImageRecord`."""
 
 
 @dataclass(frozen=True)
@@ -74,11 +77,12 @@ class ChunkTask:
             values = read_array(location, part, self.kind)
             for piece in self.pieces:
                 if piece.part == part:
-                    _fill(chunk, piece, values)
+                    fill_piece(chunk, piece, values)
         array[self.first : self.last] = chunk
 
 
-def _fill(chunk: Labels, piece: Piece, values: Labels) -> None:
+def fill_piece(chunk: Labels, piece: Piece, values: Labels) -> None:
+    """Copy rows, or one image's pixels, of a part's array to their place in a chunk."""
     rows = values[piece.start : piece.stop]
     if chunk.ndim == 2:
         chunk[piece.place : piece.place + len(rows)] = rows
@@ -192,36 +196,52 @@ class Assembly:
     def finish(self, problems: list[Problem], attributes: Mapping[str, Any]) -> None:
         """Write the small arrays, mark the dataset as finished, and remove the staged data."""
         group = self.location.group("a")
-        for name, values in self._small_arrays(problems).items():
+        for name, values in small_arrays(self.staged, self.info, problems).items():
             self.location.remove(name)
             write_array(group, name, values)
         finish(self.location, attributes)
         self.location.remove(UNFINISHED_FOLDER)
 
-    def _small_arrays(self, problems: list[Problem]) -> dict[str, Labels]:
-        arrays: dict[str, Labels] = {
-            "image": np.repeat(np.arange(len(self.records), dtype=np.int32), self.counts),
-            "feature_group": np.repeat(_text(list(self.layers)), list(self.layers.values())),
-        }
-        for name in ("label", "weight", "pixels"):
-            arrays[name] = np.concatenate([getattr(one, name) for one in self.staged])
-        for name in ("height", "width", "segment_height", "segment_width"):
-            sizes = [getattr(image, name) for image in self.records]
-            arrays[name] = np.array(sizes, dtype=np.int32)
-        for name in ("image_path", "mask_path", "flags"):
-            arrays[name] = _text([getattr(image, name) for image in self.records])
-        arrays["image_name"] = _text([image.name for image in self.records])
-        about = [self.info[image.name] for image in self.records]
-        arrays["photo_name"] = _text([own.photo for own in about])
-        for name in ("group", "annotator", "annotated"):
-            arrays[name] = _text([getattr(own, name) for own in about])
-        arrays |= _object_arrays(self.staged)
-        arrays["skipped_name"] = _text([problem.name for problem in problems])
-        arrays["skipped_reason"] = _text([problem.reason for problem in problems])
-        return arrays
+
+def small_arrays(
+    staged: Sequence[StagedImage], info: Mapping[str, PhotoInfo], problems: Sequence[Problem]
+) -> dict[str, Labels]:
+    """All arrays of a dataset but the large ones, {name: values}.
+
+    Parameters
+    ----------
+    staged : sequence of StagedImage
+        The images, in the order of the dataset.
+    info : mapping of str to PhotoInfo
+        Group, annotator and date of each image.
+    problems : sequence of Problem
+        Files that could not be used.
+    """
+    records = [image.record for image in staged]
+    layers = records[0].layers
+    counts = [image.superpixels for image in records]
+    arrays: dict[str, Labels] = {
+        "image": np.repeat(np.arange(len(records), dtype=np.int32), counts),
+        "feature_group": np.repeat(_text(list(layers)), list(layers.values())),
+    }
+    for name in ("label", "weight", "pixels"):
+        arrays[name] = np.concatenate([getattr(one, name) for one in staged])
+    for name in ("height", "width", "segment_height", "segment_width"):
+        arrays[name] = np.array([getattr(image, name) for image in records], dtype=np.int32)
+    for name in RECORDED_TEXTS:
+        arrays[name] = _text([getattr(image, name) for image in records])
+    arrays["image_name"] = _text([image.name for image in records])
+    about = [info[image.name] for image in records]
+    arrays["photo_name"] = _text([own.photo for own in about])
+    for name in ("group", "annotator", "annotated"):
+        arrays[name] = _text([getattr(own, name) for own in about])
+    arrays |= _object_arrays(staged)
+    arrays["skipped_name"] = _text([problem.name for problem in problems])
+    arrays["skipped_reason"] = _text([problem.reason for problem in problems])
+    return arrays
 
 
-def _object_arrays(staged: list[StagedImage]) -> dict[str, Labels]:
+def _object_arrays(staged: Sequence[StagedImage]) -> dict[str, Labels]:
     """Arrays of the annotated objects, in the order of their images."""
     objects = [one for image in staged for one in image.objects]
     counts = [len(image.objects) for image in staged]

@@ -127,7 +127,8 @@ def ingest(
     source = open_source(images, masks, masks_as)
     if source.problems and (run.on_error == "raise" or not source.items):
         raise problem_error(source.problems)
-    about = source.find_info(info or ImageInfo())
+    info = info or ImageInfo()
+    about = source.find_info(info)
     location = Location.of(target, storage_options)
     parameters = _parameters(source, recipe)
     check = partial(_check_target, location, source, about, parameters, run)
@@ -136,15 +137,17 @@ def ingest(
         location.remove(UNFINISHED_FOLDER)
     else:
         with client_context(run.client) as client, work_listener(run.progress) as listener:
-            _check_reach(location, client)
+            check_reach(location, client)
             # Checked again: connecting takes time, and another ingest may have been faster.
             _prepare(location, parameters, clear=check() == "absent")
-            attempt = IngestRun(client, source, location, recipe, run, listener, parameters, about)
+            attempt = IngestRun(
+                client, source, location, recipe, run, listener, parameters, about, info.to_json()
+            )
             attempt.run()
     return _report(location, attempt, time.perf_counter() - start)
 
 
-def _check_reach(location: Location, client: Client) -> None:
+def check_reach(location: Location, client: Client) -> None:
     if location.is_private and not is_in_process(client):
         raise InputError(
             f"{location} exists in this process only, and the workers are other processes: close "
@@ -183,6 +186,11 @@ def _check_target(
     if present == "absent" or run.overwrite:
         _check_no_verdicts(location)
         return "absent"
+    if present == "updating":
+        raise ExistsError(
+            f"an update of {location} is not finished: finish it with the same gpgc update, or "
+            "create it again with overwrite=True (--overwrite)"
+        )
     if not run.resume:
         if present == "complete":
             raise ExistsError(

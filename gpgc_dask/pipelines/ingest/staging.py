@@ -22,7 +22,7 @@ from gpgc_dask.core.arrays import Features, Labels
 from gpgc_dask.core.errors import CorruptedError, InputError
 from gpgc_dask.data.schema import MAPS, UNFINISHED_FOLDER
 from gpgc_dask.imaging.features import PhotoFeatures, PhotoLabels
-from gpgc_dask.imaging.files import Pair
+from gpgc_dask.imaging.mask_sources import Item
 from gpgc_dask.imaging.objects import PhotoObject
 from gpgc_dask.storage.location import MAX_CONCURRENT, Location
 
@@ -30,6 +30,7 @@ __all__ = [
     "ARRAYS",
     "ImageRecord",
     "StagedImage",
+    "check_layers",
     "complete_parts",
     "read_array",
     "read_index",
@@ -56,6 +57,10 @@ class ImageRecord:
         Changes when the image, its mask or the settings change.
     layers : dict
         {feature group: number of columns}.
+    photo_stamp, mask_stamp : str
+        The parts of the identity that change with the photo and with the mask.
+    photo_digest : str
+        Digest of the photo's file.
     """
 
     name: str
@@ -69,17 +74,20 @@ class ImageRecord:
     superpixels: int
     flags: str
     layers: dict[str, int]
+    photo_stamp: str
+    photo_digest: str
+    mask_stamp: str
 
     @classmethod
     def of(
-        cls, pair: Pair, identity: str, described: PhotoFeatures, labelled: PhotoLabels
+        cls, item: Item, photo_digest: str, described: PhotoFeatures, labelled: PhotoLabels
     ) -> ImageRecord:
         height, width = described.segments.shape
         return cls(
-            name=pair.name,
-            identity=identity,
-            image_path=pair.image,
-            mask_path=pair.mask,
+            name=item.pair.name,
+            identity=item.identity,
+            image_path=item.pair.image,
+            mask_path=item.pair.mask,
             height=described.orientation.height,
             width=described.orientation.width,
             segment_height=height,
@@ -87,6 +95,9 @@ class ImageRecord:
             superpixels=described.n,
             flags=";".join(labelled.flags),
             layers=described.layers,
+            photo_stamp=item.photo_stamp,
+            photo_digest=photo_digest,
+            mask_stamp=item.mask_stamp,
         )
 
 
@@ -232,6 +243,6 @@ def read_array(location: Location, part: str, kind: str) -> Labels:
 def _corrupted_error(location: Location, name: str) -> CorruptedError:
     part = f"{location}/{FOLDER}/{name.partition('.')[0]}.*"
     return CorruptedError(
-        f"{name} of an unfinished ingest is corrupted: remove {part} and continue with resume=True "
-        "(--resume), which processes those images again"
+        f"{name} of unfinished work is corrupted: remove {part} and continue (an ingest with "
+        "resume=True, --resume), which processes those images again"
     )

@@ -22,7 +22,7 @@ from gpgc_dask.execution.batches import completed_batches, completed_pieces, tra
 from gpgc_dask.execution.client import Client, KilledWorker
 from gpgc_dask.imaging.features import PHASES, Recipe, Stopwatch, describe, label
 from gpgc_dask.imaging.image_info import PhotoInfo
-from gpgc_dask.imaging.mask_sources import Item, MaskSource, ObjectMask
+from gpgc_dask.imaging.mask_sources import Item, MaskSource, ObjectMask, file_digest
 from gpgc_dask.imaging.masks import MaskFormat
 from gpgc_dask.imaging.photos import silence_pillow
 from gpgc_dask.pipelines.batches import (
@@ -45,7 +45,7 @@ from gpgc_dask.pipelines.ingest.staging import (
 from gpgc_dask.pipelines.options import RunOptions
 from gpgc_dask.storage.location import Location
 
-__all__ = ["IngestRun", "WriterMark", "process_batch", "without_path"]
+__all__ = ["IngestRun", "WriterMark", "cut_batches", "process_batch", "without_path"]
 
 
 def process_batch(
@@ -56,12 +56,13 @@ def process_batch(
     silence_pillow()
     watch = Stopwatch()
     finished, problems = [], []
-    photo, described = "", None
+    photo, digest, described = "", "", None
     for item in items:
         try:
             if described is None or item.pair.image != photo:
                 photo, described = item.pair.image, None
                 described = describe(photo, recipe, watch)
+                digest = file_digest(photo)
             with watch("decode"):
                 codes = item.mask.read(described.orientation)
             with watch("pooling"):
@@ -75,7 +76,7 @@ def process_batch(
         except Exception as error:
             error.add_note(f"while working on {item.pair.image}")
             raise
-        record = ImageRecord.of(item.pair, item.identity, described, labelled)
+        record = ImageRecord.of(item, digest, described, labelled)
         finished.append((record, described, labelled))
     if finished:
         with watch("write"):
@@ -109,6 +110,8 @@ class IngestRun:
         All that the result depends on except the files; becomes the dataset's attributes.
     info : mapping of str to PhotoInfo
         Group, annotator and date of each image.
+    rules : dict
+        Where these come from, see :meth:`ImageInfo.to_json`.
     """
 
     def __init__(
@@ -121,13 +124,14 @@ class IngestRun:
         listener: Listener | None,
         parameters: dict[str, Any],
         info: Mapping[str, PhotoInfo],
+        rules: dict[str, str],
     ) -> None:
         self.client = client
         self.source = source
         self.location = location
         self.recipe = recipe
         self.parameters = parameters
-        self.info = info
+        self.info, self.rules = info, rules
         made_with = json.dumps([FORMAT_VERSION, without_path(parameters)])
         digest = hashlib.sha256(made_with.encode()).hexdigest()[:16]
         # An image processed with other settings, or in another format, is another image.
@@ -155,7 +159,9 @@ class IngestRun:
         self.mark.check()
         with translate_failures(self.location, "the last arrays"):
             assembly.finish(
-                problems, self.parameters | {"files_digest": self.source.digest(self.info)}
+                problems,
+                self.parameters
+                | {"files_digest": self.source.digest(self.info), "image_info": self.rules},
             )
 
     def _read_staged(self) -> dict[str, StagedImage]:
@@ -194,7 +200,7 @@ class IngestRun:
         return Assembly(self.location, list(staged.values()), self.recipe.dtype, self.info)
 
     def _stage(self, todo: list[Item], done: int) -> None:
-        batches = _cut_batches(todo)
+        batches = cut_batches(todo)
         meter = Meter(self.listener, "images", len(self.items), done)
         with closing(self._results(batches)) as results:
             for batch, result in results:
@@ -238,7 +244,7 @@ class IngestRun:
                 meter(1, len(self.problems))
 
 
-def _cut_batches(items: list[Item]) -> list[list[Item]]:
+def cut_batches(items: list[Item]) -> list[list[Item]]:
     """Items of about IMAGES_PER_TASK images each; answers of a photo are in one batch."""
     batches: list[list[Item]] = []
     for item in items:
