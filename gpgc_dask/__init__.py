@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gpgc_dask.pipelines.ingest import ingest
     from gpgc_dask.pipelines.options import RunOptions
     from gpgc_dask.pipelines.predict import predict_masks
+    from gpgc_dask.pipelines.score import score
     from gpgc_dask.pipelines.train import train
     from gpgc_dask.pipelines.update import update
     from gpgc_dask.results.evaluation import evaluate
@@ -45,6 +46,7 @@ __all__ = [
     "open_dataset",
     "predict_masks",
     "rank",
+    "score",
     "train",
     "update",
     "write_masks",
@@ -72,6 +74,7 @@ __getattr__, __dir__, _ = attach(
         "pipelines.ingest": ["ingest"],
         "pipelines.options": ["RunOptions"],
         "pipelines.predict": ["predict_masks"],
+        "pipelines.score": ["score"],
         "pipelines.train": ["train"],
         "pipelines.update": ["update"],
         "results.evaluation": ["evaluate"],

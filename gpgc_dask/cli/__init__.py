@@ -33,6 +33,7 @@ from gpgc_dask.cli import (
     predict,
     rank,
     report,
+    score,
     update,
     verdicts,
 )
@@ -135,6 +136,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
     "export": (export.export, export.EXAMPLE),
     "report": (report.report, report.EXAMPLE),
     "verdicts": (verdicts.verdicts, verdicts.EXAMPLE),
+    "score": (score.score, score.EXAMPLE),
     "predict": (predict.predict, predict.EXAMPLE),
     "evaluate": (evaluate.evaluate, evaluate.EXAMPLE),
     "compare": (compare.compare, compare.EXAMPLE),

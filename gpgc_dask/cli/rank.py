@@ -26,7 +26,14 @@ from gpgc_dask.results.columns import (
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["RANK_EXAMPLE", "SELECT_EXAMPLE", "rank_images", "select"]
+__all__ = [
+    "RANK_EXAMPLE",
+    "SELECT_EXAMPLE",
+    "rank_images",
+    "select",
+    "show_ranking",
+    "write_ranking",
+]
 
 RANK_EXAMPLE = (
     "Examples:\n\ngpgc rank model.zarr\n\ngpgc rank model.zarr -o ranking.csv --by confidence\n\n"
@@ -96,19 +103,16 @@ def rank_images(
     from gpgc_dask.models.persistence import load
     from gpgc_dask.models.review import rank, require_review
     from gpgc_dask.results.ranking import records, to_csv
-    from gpgc_dask.storage.location import write_whole
 
     ranking = rank(require_review(load(model), model), by.value)
     if out is not None:
-        as_json = out.lower().endswith(".json")
-        text = _json(ranking) if as_json else to_csv(ranking)
-        write_whole(Path(out), text.encode())
+        write_ranking(ranking, out)
     if json:
         print_json(records(ranking))
     elif out is None and not sys.stdout.isatty():
         print(to_csv(ranking), end="")
     else:
-        _show(ranking, model, out, by)
+        show_ranking(ranking, out or f"gpgc rank {quote(model)} -o ranking.csv", by)
 
 
 def _rank_objects(model: str, out: str | None, *, json: bool) -> None:
@@ -140,13 +144,20 @@ def _rank_objects(model: str, out: str | None, *, json: bool) -> None:
         print_out(f"All of them: {escape(place)}")
 
 
-def _json(ranking: pd.DataFrame) -> str:
-    from gpgc_dask.results.ranking import records
+def write_ranking(ranking: pd.DataFrame, out: str) -> None:
+    """Write a ranking as CSV, or as JSON if the name ends in .json."""
+    from gpgc_dask.results.ranking import records, to_csv
+    from gpgc_dask.storage.location import write_whole
 
-    return json_format.dumps(records(ranking), indent=2, ensure_ascii=False) + "\n"
+    if out.lower().endswith(".json"):
+        text = json_format.dumps(records(ranking), indent=2, ensure_ascii=False) + "\n"
+    else:
+        text = to_csv(ranking)
+    write_whole(Path(out), text.encode())
 
 
-def _show(ranking: pd.DataFrame, model: str, out: str | None, by: By) -> None:
+def show_ranking(ranking: pd.DataFrame, place: str, by: By = By.QUALITY) -> None:
+    """Print the worst images, and where all of them are."""
     from gpgc_dask.results.ranking import headline, records
 
     hidden = {name for column in columns_in("files") for name in column.interval or ()}
@@ -159,10 +170,7 @@ def _show(ranking: pd.DataFrame, model: str, out: str | None, by: By) -> None:
     whole = {column.title for column in columns if column.kind in ("integer", "number")}
     print_out(listing(title, [column.title for column in columns], rows, whole=whole))
     print_out(escape(headline(ranking).capitalize()))
-    if out is not None:
-        print_out(f"All of them: {escape(out)}")
-    else:
-        print_out(f"All of them: gpgc rank {escape(quote(model))} -o ranking.csv")
+    print_out(f"All of them: {escape(place)}")
 
 
 def _cell(column: Column, row: dict[str, Any]) -> str:

@@ -204,15 +204,19 @@ class Predictor:
         recipe = repr((self.recipe.extractor.provenance()["name"], self.recipe.superpixels))
         return hashlib.sha256(content + recipe.encode()).hexdigest()
 
+    def check_features(self, n_features: int) -> None:
+        """Raise an InputError if the backbone gives another number of features."""
+        if n_features != len(self.coef):
+            raise InputError(
+                f"the backbone gives {n_features} features, but the model was fitted with "
+                f"{len(self.coef)}: pass the backbone of the model's dataset"
+            )
+
     def run(self, job: Job) -> None:
         """Write the pictures of a photo, each completely or not at all."""
         described = describe(job.photo, self.recipe)
         features, size = described.features, described.orientation
-        if features.shape[1] != len(self.coef):
-            raise InputError(
-                f"the backbone gives {features.shape[1]} features, but the model was fitted with "
-                f"{len(self.coef)}: pass the backbone of the model's dataset"
-            )
+        self.check_features(features.shape[1])
         for kind, values in self._values(NumpyOracle(features)):
             if kind in job.pictures:
                 painted = paint(described.segments, values, size.height, size.width)

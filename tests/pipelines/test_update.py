@@ -15,6 +15,8 @@ from PIL import Image
 
 from gpgc_dask import GPGC, ImageInfo, MaskOptions, RunOptions, open_dataset, update
 from gpgc_dask.core.errors import ExistsError, InputError, MissingFileError, PipelineError
+from gpgc_dask.data.verdicts import Verdict, VerdictLog
+from gpgc_dask.imaging.corrections import make_correction
 from gpgc_dask.pipelines.ingest import ingest, work
 from gpgc_dask.pipelines.update import lock as update_lock
 from gpgc_dask.storage.location import Location
@@ -303,14 +305,13 @@ def test_what_users_have_added_stays(living, tmp_path):
     group = zarr.open_group(target, mode="r+")
     group.update_attributes({"note": "mine"})
     group.create_array("extra", data=np.arange(3), dimension_names=("own",))
-    (target / "verdicts").mkdir()
-    (target / "verdicts/1.json").write_text("{}")
+    VerdictLog(Location.of(target)).append(Verdict("photo_001.jpg", "confirmed"))
     save_pair(tmp_path, "zzz", 50)
     update(target, images, masks)
     dataset = open_dataset(target)
     assert dataset.attrs["note"] == "mine"
     assert dataset["extra"].values.tolist() == [0, 1, 2]
-    assert (target / "verdicts/1.json").read_text() == "{}"
+    assert dataset["verdict"].values[1] == "confirmed"
     zarr.open_group(target, mode="r+").update_attributes({"note": "other"})
     assert open_dataset(target).attrs["note"] == "other"
 
@@ -372,3 +373,25 @@ def test_an_ingest_over_an_unfinished_update(living, tmp_path):
         ingest(images, masks, target, recipe=QUICK)
     ingest(images, masks, target, recipe=QUICK, run=RunOptions(overwrite=True))
     check_equal(target, images, masks, tmp_path)
+
+
+def test_verdicts_on_changed_masks(living):
+    """They are withdrawn, or confirmed if the new mask is the corrected one; others stay."""
+    target, images, masks = living
+    dataset, log = open_dataset(target), VerdictLog(Location.of(target))
+    corrected = np.zeros((60, 80), dtype=np.uint8)
+    corrected[10:30, 20:40] = 1
+    for number in (2, 5):
+        own = make_correction(dataset, number, corrected)
+        log.append(Verdict(f"photo_{number:03d}.jpg", "corrected", "anna", correction=own))
+    for number in (7, 8):
+        log.append(Verdict(f"photo_{number:03d}.jpg", "confirmed", "ben"))
+    redraw(masks / "photo_005.png")
+    redraw(masks / "photo_008.png")
+    image = dataset["image"].values
+    given = open_dataset(target, verdicts=False)["label"].values
+    assert update(target, images, masks).relabelled == 2
+    verdicts = open_dataset(target)["verdict"].values
+    assert verdicts[[2, 5, 7, 8]].tolist() == ["corrected", "confirmed", "confirmed", ""]
+    label = open_dataset(target, verdicts=False)["label"].values
+    np.testing.assert_array_equal(label[image == 2], given[image == 2])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -131,6 +131,14 @@ class NewState:
         }
         self.dtype = stored.dataset["features"].dtype
         self.tasks = [task for kind in self.shapes for task in self._changed(kind)]
+
+    def labels(self, names: Collection[str]) -> dict[str, Labels]:
+        """{name: labels of its superpixels} of some images, if it has them."""
+        return {
+            entry.image.record.name: entry.image.label
+            for entry in self.entries
+            if entry.image.record.name in names
+        }
 
     def is_present(self) -> bool:
         """Whether it is the present state, apart from times of files."""

@@ -35,6 +35,7 @@ from gpgc_dask.pipelines.update.changes import (
     open_stored_source,
 )
 from gpgc_dask.pipelines.update.lock import UpdateLock, update_lock
+from gpgc_dask.pipelines.update.verdicts import renew_verdicts
 from gpgc_dask.pipelines.update.work import AGAIN, Staging, write_chunks
 from gpgc_dask.storage.integrity import DIGESTS, read_attributes
 from gpgc_dask.storage.location import Location
@@ -217,7 +218,7 @@ class Attempt:
 
     def __init__(self, location: Location, arguments: Arguments, options: RunOptions) -> None:
         self.location, self.arguments, self.options = location, arguments, options
-        self.dataset = open_dataset(location.url, location.options)
+        self.dataset = open_dataset(location.url, location.options, verdicts=False)
         self.attributes = read_attributes(location) or {}
         self.digest = state_digest(self.attributes)
         self.stored = StoredImages(self.dataset)
@@ -269,6 +270,7 @@ class Attempt:
         report = self._report(new, relabelled, changed=True)
         with translate_failures(place, "the last arrays", AGAIN):
             self._write_rest(new, place, report)
+            renew_verdicts(self.location, place, new.labels(relabelled | self.changes.replaced))
         lock.check()
         if not self.is_current():
             raise PipelineError(f"{self.location} was changed by another program: {AGAIN}")
