@@ -184,6 +184,7 @@ def _checkpoint(training: Training, options: FitOptions, sample: Features) -> Ch
         "values of X": digest(sample),
         "y and weights": digest(rows.codes, rows.weights),
         "groups": digest(rows.groups),
+        "trusted groups": None if training.trusted is None else digest(training.trusted),
         "feature groups": digest(training.feature_index),
         "redundancy": options.redundancy,
         "noise_floor": options.noise_floor,

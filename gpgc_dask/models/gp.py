@@ -72,6 +72,8 @@ class GPGC(LinearGP):
         ``noise_variance_`` is then that of each group's owner.
     confidence_ : (J,) array
         Share of the groups that are estimated less reliable.
+    trusted_ : (J,) array of bool
+        Groups whose labels are known to be right, after a fit with some.
     feature_scales_ : dict
         {feature group: prior standard deviation σ}.
     coef_ : (1, k) or (classes, k) array

@@ -50,7 +50,8 @@ def solve_fixed_point(run: Run, point: Point, *, patient: bool) -> tuple[Point, 
     1. One read gives every group its new noise, and the moments there.
     2. The scales are optimised at the driver.
     3. If the step lowered the evidence, it is repeated with the monotone EM rule.
-    4. c moves towards the solution of its moment equation.
+    4. c moves towards the solution of its moment equation, and trusted groups get the noise of good
+       groups.
     5. The gradients of the groups predict the certificate of the new point. If it is good enough,
        one read computes it with exact leverages.
 
@@ -91,6 +92,7 @@ def solve_fixed_point(run: Run, point: Point, *, patient: bool) -> tuple[Point, 
             proposal = _em_step(run, point, result.terms)
         with run.algebra():
             proposal = _update_redundancy(run, point, proposal, certificate)
+            proposal = problem.with_held_noise(proposal)
             proposal = _optimise(problem, proposal)
             state.expectation = _expect(problem, point, mean, result.terms, proposal, certificate)
         point = proposal
@@ -110,6 +112,7 @@ def _sweep(run: Run, point: Point) -> tuple[StepResult, Certificate]:
         problem.n_targets, *problem.noise_bounds, params.redundancy, min_gain=min_gain
     )
     directions = None
+    held_noise = problem.noise.held_noise(params.log_noise)
     if problem.noise.separable:
         if not state.exact_leverages:
             gain = float("inf") if expected is None else expected.gain
@@ -121,7 +124,9 @@ def _sweep(run: Run, point: Point) -> tuple[StepResult, Certificate]:
                 params.redundancy,
                 rule,
                 leave_out=problem.estimates_redundancy,
-                request=TermsRequest(mean, directions, select_gradient_groups(problem)),
+                request=TermsRequest(
+                    mean, directions, select_gradient_groups(problem), held_noise=held_noise
+                ),
                 current=point.moments if small else None,
             )
     else:

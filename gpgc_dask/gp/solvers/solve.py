@@ -77,7 +77,7 @@ def solve(
         return Solution(start, True)
     state.optimum = None
     run = Run(problem, history, state, save_state, predict)
-    if problem.noise.n_parameters == 1:
+    if problem.noise.pooled:
         return _finish(run, *solve_pooled(run, start))
     begin = start if resumed else with_positive_scales(problem, start)
     if solver == "lbfgs" or (solver == "auto" and state.phase == "lbfgs"):
