@@ -185,12 +185,12 @@ def _outcome(out: str, model: FittedModel) -> dict[str, Any]:
 
 
 def _confusion(data: str, model: FittedModel) -> dict[str, Any]:
-    from gpgc_dask.data.dataset import open_dataset
+    from gpgc_dask.models.review import open_fitted
     from gpgc_dask.results.ranking import confusion
 
     if model.classes_.size < 3:
         return {}
-    return {"confusion": confusion(model, open_dataset(data))}
+    return {"confusion": confusion(model, open_fitted(model, data))}
 
 
 def _show(outcome: dict[str, Any], model: FittedModel) -> None:

@@ -165,6 +165,11 @@ class DatasetModel(ClassifierMixin, BaseEstimator, ABC):
         return vars(self).get("dataset_")
 
     @property
+    def verdicts_(self) -> list[str]:
+        """Ids of the verdicts that the dataset of the fit had."""
+        return list((self.dataset_info or {}).get("verdicts", ()))
+
+    @property
     def calibration(self) -> Calibration | None:
         """Probabilities of decision values; None without a second look or a :meth:`review`."""
         return vars(self).get("calibration_")

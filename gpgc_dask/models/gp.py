@@ -125,17 +125,18 @@ class GPGC(LinearGP):
 
     _noise_model = "groupwise"
 
-    def _noise_of(self, names: Labels) -> Array:
+    def _noise_of(self, names: Labels, rejected: Labels) -> Array:
         place, known = find_labels(self.groups_, names)
         if not known.any():
             raise InputError(
                 f"groups {preview(names)} are none of the fit's groups ({preview(self.groups_)}): "
                 "pass the groups that the model was fitted with, in the same type"
             )
-        if not known.all():
+        unexpected = ~known & ~np.isin(names, rejected)
+        if unexpected.any():
             warnings.warn(
-                f"{np.count_nonzero(~known)} of {names.size} groups were not in the fit "
-                f"({preview(names[~known])}): their rows get the ordinary prediction",
+                f"{np.count_nonzero(unexpected)} of {names.size} groups were not in the fit "
+                f"({preview(names[unexpected])}): their rows get the ordinary prediction",
                 stacklevel=3,
             )
         return np.where(known, self.noise_variance_[place], np.nan)
@@ -209,7 +210,7 @@ class GP(LinearGP):
             random_state=random_state,
         )
 
-    def _noise_of(self, names: Labels) -> Array:
+    def _noise_of(self, names: Labels, rejected: Labels) -> Array:
         return np.full(names.size, self.noise_variance_)
 
     def _learn_noise(self, variance: Array, weight: Array) -> None:

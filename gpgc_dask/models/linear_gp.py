@@ -442,7 +442,7 @@ class LinearGP(LearnedGP):
         rows, names, weight = code_rows(self, X, arrays, self.class_weight_, self._row_weights())
         size = check_weights("area", arrays.area, len(rows)) * (weight > 0)
         units = code_units(arrays.together, len(rows))
-        values = leave_out_predictions(self, X, rows, self._noise_of(names), units)
+        values = leave_out_predictions(self, X, rows, self._noise_of(names, arrays.rejected), units)
         if return_agreement and is_dask(values):
             with naming_groups(arrays.groups):
                 (values,) = compute(values)
@@ -453,8 +453,11 @@ class LinearGP(LearnedGP):
         return values, measure_agreement(values, rows, names, size, self.calibration)
 
     @abstractmethod
-    def _noise_of(self, names: Labels) -> Array:
-        """Noise variances of groups by name, NaN for those that were not in the fit."""
+    def _noise_of(self, names: Labels, rejected: Labels) -> Array:
+        """Noise variances of groups by name, NaN for those that were not in the fit.
+
+        A warning names those, except for images that a person has ``rejected``.
+        """
 
     def _oracle(self, X: Any) -> FeatureOracle:
         features = check_new_rows(self, X)

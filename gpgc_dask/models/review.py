@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from os import PathLike
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -12,7 +13,13 @@ from gpgc_dask.core.arrays import Array, Features, Index, Labels, group_sums
 from gpgc_dask.core.errors import InputError, InputTypeError, NotReviewedError
 from gpgc_dask.core.labels import find_labels
 from gpgc_dask.core.metrics import group_agreement
-from gpgc_dask.data.dataset import check_same_features, is_dataset, provenance, text_values
+from gpgc_dask.data.dataset import (
+    check_same_features,
+    is_dataset,
+    open_dataset,
+    provenance,
+    text_values,
+)
 from gpgc_dask.data.training import TrainingArrays, training_arrays
 from gpgc_dask.execution.compute import compute
 from gpgc_dask.execution.row_blocks import is_dask
@@ -34,6 +41,7 @@ __all__ = [
     "count_confusions",
     "has_quality",
     "leave_out_values",
+    "open_fitted",
     "predict_and_review",
     "rank",
     "require_dataset_info",
@@ -74,10 +82,11 @@ def review(
     table : DataFrame
         One row per image, in the dataset's order:
 
-        - ``image``, ``image_path``, ``mask_path``, ``flags``, ``superpixels`` of the dataset.
+        - ``image``, ``image_path``, ``mask_path``, ``flags``, ``superpixels`` of the dataset; the
+          flags include what a person has decided: confirmed, corrected or rejected.
         - ``quality``: estimated IoU of the given mask with a correct one, ``quality_low`` and
           ``quality_high`` around it, and ``bad_probability`` that it is below 0.5: see
-          ``estimate_quality``.
+          ``estimate_quality``. 1 if a person has confirmed or corrected the mask, 0 if rejected.
         - ``agreement``: IoU of the given mask with the prediction made without the image, over
           superpixels by their area; NaN where the mask is void.
         - With more than two classes, ``iou:CLASS`` for each of them, its part of the agreement; NaN
@@ -219,6 +228,8 @@ def _evidence(
         noise=_of_images(model, model.group_noise, names, model.typical_noise),
         classes=np.asarray(model.classes_, dtype=np.intp),
         unit=_units(dataset),
+        right=np.isin(names, arrays.trusted),
+        wrong=np.isin(names, arrays.rejected),
     )
 
 
@@ -255,10 +266,19 @@ def _table(
         **_agreement(evidence, _class_names(model, dataset), calibration),
         noise_variance=evidence.noise,
         confidence=_of_images(model, model.group_confidence, names),
-        flags=text_values(dataset["flags"]),
+        flags=_flags(dataset),
         superpixels=np.bincount(evidence.image, minlength=names.size),
         **{name: text_values(dataset[name]) for name in (*PATHS, *ABOUT) if name in dataset},
     )
+
+
+def _flags(dataset: xr.Dataset) -> Labels:
+    """(J,) flags of the images, joined by ``;``, with the verdict of a person as the last one."""
+    flags = text_values(dataset["flags"])
+    if "verdict" not in dataset:
+        return flags
+    pairs = zip(flags.tolist(), text_values(dataset["verdict"]).tolist(), strict=True)
+    return np.array([";".join(filter(None, pair)) for pair in pairs], dtype=str)
 
 
 def _calibration(evidence: Evidence) -> Calibration | None:
@@ -322,6 +342,27 @@ def check_fitted_on(model: FittedModel, dataset: xr.Dataset) -> None:
             f"{fitted.get('images')} images) than {here['url']}: pass that one, or fit a model on "
             "this one"
         )
+    then, now = (set(each.get("verdicts", ())) for each in (fitted, here))
+    if then != now:
+        changes = [f"{len(now - then):,} more"] if now - then else []
+        changes += [f"{len(then - now):,} fewer"] if then - now else []
+        raise InputError(
+            f"{here['url']} has {' and '.join(changes)} verdict(s) than at the fit: fit the model "
+            "again (gpgc fit --overwrite), or pass open_dataset(url, verdicts=model.verdicts_)"
+        )
+
+
+def open_fitted(model: FittedModel, url: str | PathLike[str]) -> xr.Dataset:
+    """Open the dataset of a model with the verdicts that it was fitted with, and no later ones.
+
+    Parameters
+    ----------
+    model : FittedModel
+        The model.
+    url : path or URL
+        The dataset.
+    """
+    return open_dataset(url, verdicts=(model.dataset_info or {}).get("verdicts", ()))
 
 
 def require_dataset_info(model: FittedModel) -> dict[str, Any]:

@@ -108,8 +108,21 @@ def estimate_quality(dataset: xr.Dataset, evidence: Evidence) -> pd.DataFrame:
         NaN for images without labels. With fewer than 30 images ``quality`` is the agreement with
         calibrated probabilities, relative to what is usual for the image, and the others are NaN.
         ``usual_agreement`` is what is usual: the soft IoU of a mask drawn from the probabilities,
-        which is low for images that are hard to predict.
+        which is low for images that are hard to predict. Masks that a person has confirmed or
+        corrected have the quality 1, rejected ones 0, both with certainty.
     """
+    return _decide(_estimate_quality(dataset, evidence), evidence)
+
+
+def _decide(table: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """The table with what people have decided."""
+    for decided, quality in ((evidence.confirmed, 1.0), (evidence.rejected, 0.0)):
+        table.loc[decided, ["quality", "quality_low", "quality_high"]] = quality
+        table.loc[decided, "bad_probability"] = 1.0 - quality
+    return table
+
+
+def _estimate_quality(dataset: xr.Dataset, evidence: Evidence) -> pd.DataFrame:
     predictions = Predictions.calibrated(evidence)
     soft, usual = _agreement(predictions.calibration, predictions.columns, evidence)
     labelled = evidence.labelled
@@ -118,17 +131,21 @@ def estimate_quality(dataset: xr.Dataset, evidence: Evidence) -> pd.DataFrame:
             usual_agreement=np.where(labelled, usual, np.nan)
         )
     describer = _Describer(dataset, predictions)
+    undecided = labelled & ~evidence.confirmed & ~evidence.rejected
+    undecided = undecided if undecided.any() else labelled
     first = np.flatnonzero(labelled)[_most_trusted(soft[labelled], evidence.noise[labelled])]
-    given, copies = describer.describe_all(_sample(first, labelled.size))
-    shares = _estimate(copies, given, labelled, evidence.fold)
+    first = _with_verdicts(first, labelled, evidence)
+    given, copies = describer.describe_all(_sample(first, evidence))
+    shares = _estimate(copies, given, undecided, evidence.fold)
     second = np.flatnonzero(labelled & (shares @ _centres() >= TRUSTED_QUALITY))
+    second = _with_verdicts(second, labelled, evidence)
     if second.size > first.size:
-        originals = _sample(second, labelled.size)
+        originals = _sample(second, evidence)
         missing = np.setdiff1d(originals, copies.image)
         copies = copies.of_images(originals)
         if missing.size:
             copies = copies.join(describer.copies(missing))
-        shares = 0.5 * (shares + _estimate(copies, given, labelled, evidence.fold))
+        shares = 0.5 * (shares + _estimate(copies, given, undecided, evidence.fold))
     return _table(shares, labelled).assign(usual_agreement=np.where(labelled, usual, np.nan))
 
 
@@ -166,9 +183,19 @@ def _most_trusted(soft: Array, noise: Array) -> Index:
     return np.sort(np.argsort(-rank, kind="stable")[:n_trusted])
 
 
-def _sample(trusted: Index, n_images: int) -> Index:
-    """At most MAX_ORIGINALS of the trusted images: the first ones in a random order of all."""
-    order = np.random.default_rng(0).permutation(n_images)
+def _with_verdicts(trusted: Index, labelled: Mask, evidence: Evidence) -> Index:
+    """The images with those that a person has confirmed, and without those rejected."""
+    confirmed = np.flatnonzero(labelled & evidence.confirmed)
+    return np.setdiff1d(np.union1d(trusted, confirmed), np.flatnonzero(evidence.rejected))
+
+
+def _sample(trusted: Index, evidence: Evidence) -> Index:
+    """At most MAX_ORIGINALS of the trusted images, by a random order of all.
+
+    Those that a person has confirmed come first.
+    """
+    order = np.random.default_rng(0).permutation(evidence.n_images)
+    order = order[np.argsort(~evidence.confirmed[order], kind="stable")]
     return np.sort(order[np.isin(order, trusted)][:MAX_ORIGINALS])
 
 
@@ -272,7 +299,7 @@ def _join(parts: Sequence[tuple[Array, Array]], originals: Index) -> _Copies:
 # -- the regressions -----------------------------------------------------------------------------
 
 
-def _estimate(copies: _Copies, given: Array, labelled: Mask, fold: Index) -> Array:
+def _estimate(copies: _Copies, given: Array, undecided: Mask, fold: Index) -> Array:
     """(J, bins) probabilities of the qualities of the given masks, in folds (J,) of images."""
     bins = np.clip(np.searchsorted(EDGES, copies.quality, side="right") - 1, 0, EDGES.size - 2)
     below = np.cumsum(np.eye(EDGES.size - 1)[bins], axis=1)[:, :-1]
@@ -286,7 +313,7 @@ def _estimate(copies: _Copies, given: Array, labelled: Mask, fold: Index) -> Arr
     usual = np.bincount(bins, minlength=EDGES.size - 1) / bins.size
     usual = (usual + SMOOTHING / usual.size) / (1.0 + SMOOTHING)
     predicted = (predicted + SMOOTHING * usual) / (1.0 + SMOOTHING)
-    return _reweigh(predicted, usual, labelled)
+    return _reweigh(predicted, usual, undecided)
 
 
 def _regress(columns: Array, below: Array, given: Array) -> Array:
@@ -311,14 +338,14 @@ def _regress(columns: Array, below: Array, given: Array) -> Array:
     return np.mean(parts, axis=0)
 
 
-def _reweigh(predicted: Array, usual: Array, labelled: Mask) -> Array:
+def _reweigh(predicted: Array, usual: Array, undecided: Mask) -> Array:
     """Probabilities for other frequencies of the qualities than those of the copies, by EM."""
     frequency = usual
     shares = predicted
     for _ in range(STEPS):
         shares = predicted * (frequency / usual)
         shares = shares / shares.sum(1, keepdims=True)
-        frequency = shares[labelled].mean(0) + TRUST_IN_COPIES * usual
+        frequency = shares[undecided].mean(0) + TRUST_IN_COPIES * usual
         frequency = frequency / (1.0 + TRUST_IN_COPIES)
     return shares
 
