@@ -132,12 +132,12 @@ def training_arrays(dataset: xr.Dataset) -> TrainingArrays:
         weight=np.asarray(weight, dtype=np.float64),
         area=np.asarray(dataset["pixels"].values, dtype=np.float64),
         together=_together(dataset, image),
-        trusted=_judged(dataset, names, TRUSTED),
-        rejected=_judged(dataset, names, ("rejected",)),
+        trusted=_images_with(dataset, names, TRUSTED),
+        rejected=_images_with(dataset, names, ("rejected",)),
     )
 
 
-def _judged(dataset: xr.Dataset, names: Labels, verdicts: tuple[str, ...]) -> Labels:
+def _images_with(dataset: xr.Dataset, names: Labels, verdicts: tuple[str, ...]) -> Labels:
     """Names of the images with one of these verdicts."""
     if "verdict" not in dataset:
         return NO_IMAGES

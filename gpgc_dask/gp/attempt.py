@@ -116,6 +116,7 @@ class Attempt:
                 history,
                 self.options.solver,
                 state=saved.solver_state,
+                near=saved.params is not None and saved.params is self.options.start,
                 save_state=self._save,
                 predict=self.options.left_out,
             )
@@ -138,6 +139,8 @@ class Attempt:
 
         The first read follows a warm start if there is a sample of groups, else it is a survey.
         """
+        if saved.params is not None and saved.params is self.options.start:
+            return self._start_at(saved.params)
         if saved.params is not None:
             return self._resume(saved.params, saved.moments)
         if self.sample.groups is not None and self.sweeps.whole_groups:
@@ -148,11 +151,30 @@ class Attempt:
         with self._algebra():
             return problem, pooled_start(problem, first.moments)
 
+    def _start_at(self, params: Hyperparameters) -> tuple[Problem, Point]:
+        """Start at the hyperparameters of another model, with a survey if most groups are large.
+
+        Their sufficient statistics then serve all further steps.
+        """
+        sizes = self.training.rows.group_sizes
+        large = sizes > self.training.feature_index.size
+        if 2 * sizes[large].sum() < sizes.sum():
+            return self._resume(params, None)
+        first = self._survey()
+        self.history.oracle = first.oracle
+        with self.history.timed("sweep"):
+            moments = first.oracle.moments(params.log_noise, params.redundancy)
+        problem = self._problem(first.oracle, moments)
+        with self._algebra():
+            return problem, problem.evaluate(params, moments)
+
     def _resume(self, params: Hyperparameters, moments: Moments | None) -> tuple[Problem, Point]:
         """Start at saved hyperparameters; their moments are read if they were not saved."""
         if moments is None:
             with self.history.timed("sweep"):
                 moments = self.sweeps.moments(params.log_noise, params.redundancy)
+        if not np.all(np.isfinite(moments.gram)):
+            self._survey()  # names the rows that are not finite
         problem = self._problem(self.sweeps, moments)
         with self._algebra():
             return problem, problem.evaluate(params, moments)

@@ -72,11 +72,12 @@ def fit(training: Training, options: FitOptions, finish: Finish | None = None) -
 
 
 def _fit(training: Training, options: FitOptions, finish: Finish | None) -> FitResult:
-    sample = draw_sample(training.X, training.rows, warm=training.noise.separable)
+    warm = training.noise.separable and options.start is None
+    sample = draw_sample(training.X, training.rows, warm=warm)
     index, features = sample.thin()
     offset = sample_offset(features)
     checkpoint = _checkpoint(training, options, features)
-    saved = (checkpoint and checkpoint.load()) or SavedFit()
+    saved = (checkpoint and checkpoint.load()) or SavedFit(options.start)
     entries_before = len(saved.entries)
     read_numbers = count(1 + int(saved.reads))
     saved = replace(saved, reads=saved.reads + sample.share)

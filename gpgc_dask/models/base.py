@@ -44,6 +44,7 @@ class DatasetModel(ClassifierMixin, BaseEstimator, ABC):
         "checkpoint",
         "random_state",
         "n_jobs",
+        "warm_start",
     )
     classes_: Labels
     groups_: Labels
@@ -276,8 +277,8 @@ class DatasetModel(ClassifierMixin, BaseEstimator, ABC):
     def __getstate__(self) -> dict[str, Any]:
         """State for pickle, joblib and skops, as plain values.
 
-        A fitted model loses what belongs to the session: a callable ``progress`` and the
-        credentials of a ``checkpoint``.
+        A fitted model loses what belongs to the session: a callable ``progress``, the
+        credentials of a ``checkpoint``, and the model that it started at.
         """
         state: dict[str, Any] = {**super().__getstate__()}
         for table in TABLES:
@@ -291,6 +292,8 @@ class DatasetModel(ClassifierMixin, BaseEstimator, ABC):
         if "calibration_" in state:
             state["calibration_"] = state["calibration_"].to_array()
         if self.is_fitted:
+            if "warm_start" in state:
+                state["warm_start"] = None
             if callable(state.get("progress")):
                 state["progress"] = None
             if state.get("checkpoint") is not None:

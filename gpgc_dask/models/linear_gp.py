@@ -30,7 +30,7 @@ from gpgc_dask.gp.options import MAX_NOISE, FitOptions
 from gpgc_dask.gp.oracle.base import FeatureOracle
 from gpgc_dask.gp.oracle.dask import DaskOracle
 from gpgc_dask.gp.oracle.numpy import NumpyOracle
-from gpgc_dask.gp.solvers import SOLVERS, SolverName
+from gpgc_dask.gp.solvers import SOLVERS, Hyperparameters, SolverName
 from gpgc_dask.gp.training import Training
 from gpgc_dask.models.decisions import class_probabilities, decide
 from gpgc_dask.models.learned_gp import ROW_ARRAYS, LearnedGP
@@ -149,6 +149,7 @@ class LinearGP(LearnedGP):
         self
         """
         options = self._options()
+        self._check_start(X)
         arrays = input_arrays(
             X, y=y, groups=groups, feature_groups=feature_groups, weight=sample_weight
         )
@@ -172,7 +173,8 @@ class LinearGP(LearnedGP):
             _check_memory(training, options, int(self.rounds))
         units = code_units(arrays.together, len(training.rows))
         rounds = Rounds(training, self._class_rule(training), int(self.rounds), units)
-        options = replace(options, left_out=rounds.uses_groups)
+        start = self._start(training, options.noise_bounds)
+        options = replace(options, left_out=rounds.uses_groups, start=start)
         with naming_groups(arrays.groups, arrays.place):
             result = fit(training, options, rounds if self.rounds else None)
         self._remember(provenance(X) if is_dataset(X) else None)
@@ -180,6 +182,13 @@ class LinearGP(LearnedGP):
         validate_data(self, arrays.X, skip_check_array=True)
         self._warn_unless_converged()
         return self
+
+    def _check_start(self, X: Any) -> None:
+        """Raise an InputError if a fit to X cannot start at the model that it should start at."""
+
+    def _start(self, training: Training, bounds: tuple[float, float]) -> Hyperparameters | None:
+        """Where to start, if a model is given: within bounds of ln ε²."""
+        return None
 
     def _warn_unless_converged(self) -> None:
         if not self.converged_:

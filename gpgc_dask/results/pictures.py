@@ -232,7 +232,7 @@ def _blocks(
 
 
 def corrected_mask(dataset: xr.Dataset, photo: int) -> Codes | None:
-    """The mask of a photo as a person has corrected it, at working size; None if nobody has."""
+    """The mask of a photo as a person has corrected it, at working size; None if there is none."""
     if "verdict" not in dataset or dataset["verdict"].values[photo] != "corrected":
         return None
     h, w = (int(dataset[f"segment_{side}"].values[photo]) for side in ("height", "width"))

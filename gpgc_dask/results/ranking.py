@@ -80,7 +80,8 @@ def count_bad(table: pd.DataFrame) -> BadCount | None:
         judged count as decided.
     """
     probability = table["bad_probability"].dropna().to_numpy(dtype=np.float64)
-    if probability.size < table["quality"].count() or not probability.size:
+    decided = table["quality_low"] == table["quality_high"]
+    if not (table["bad_probability"].notna() & ~decided).any() and not decided.all():
         return None
     mean = float(probability.sum())
     spread = SPREAD * math.sqrt(float((probability * (1 - probability)).sum()))

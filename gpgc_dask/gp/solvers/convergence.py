@@ -35,7 +35,7 @@ MANY_GROUPS = 1000
 SHIFT_TOLERANCE = 1e-2
 """Largest predicted change of the confidence of any group if there are many groups."""
 
-HELD_TOLERANCE = 1e-3
+HELD_TOLERANCE = 1e-4
 """Largest distance of ln ε² of the trusted groups from that of good groups."""
 
 RATIO_TOLERANCE = 5e-3

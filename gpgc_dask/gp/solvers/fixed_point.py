@@ -76,8 +76,8 @@ def solve_fixed_point(run: Run, point: Point, *, patient: bool) -> tuple[Point, 
             state.exact_leverages = True
             state.expectation = Expectation()
             run.save(point)
-        result, certificate = _sweep(run, point)
-        if run.is_done(certificate):
+        result, certificate = _certify_first(run, point) if state.near else _sweep(run, point)
+        if result is None or run.is_done(certificate):
             break
         _count_slow_steps(state, certificate)
         if state.slow_steps >= PATIENCE and not patient:
@@ -97,6 +97,27 @@ def solve_fixed_point(run: Run, point: Point, *, patient: bool) -> tuple[Point, 
             state.expectation = _expect(problem, point, mean, result.terms, proposal, certificate)
         point = proposal
     return point, certificate
+
+
+def _certify_first(run: Run, point: Point) -> tuple[StepResult | None, Certificate]:
+    """A step from a point that may be the optimum: one read certifies it, a second one moves on.
+
+    No result means that it is the optimum.
+    """
+    problem, params = run.problem, point.params
+    run.state.near = False
+    groups = select_gradient_groups(problem) if problem.noise.separable else None
+    terms = run.exact_terms(point, final=True, gradient_groups=groups)
+    certificate = run.certify("fixed-point", point, terms)
+    if run.is_done(certificate):
+        return None, certificate
+    rule = FixedPointRule(problem.n_targets, *problem.noise_bounds, params.redundancy)
+    log_noise = PooledRule(rule, problem.noise)(
+        params.log_noise, problem.oracle.group_weight, terms.residual, terms.leverage
+    )
+    with run.sweep():
+        moments = problem.oracle.moments(log_noise, params.redundancy)
+    return StepResult(terms, log_noise, moments), certificate
 
 
 def _sweep(run: Run, point: Point) -> tuple[StepResult, Certificate]:
