@@ -86,13 +86,13 @@ def export(
     check_output(out)
     if to not in EXPORTS:
         raise typer.BadParameter(f"{to!r} is not one of {', '.join(EXPORTS)}", param_hint="--to")
-    from gpgc_dask.data.dataset import open_dataset
+    from gpgc_dask.models.fitted_dataset import open_fitted
     from gpgc_dask.models.persistence import load
     from gpgc_dask.results.export import export as export_ranking
 
     options = {"document_root": document_root, "image_prefix": image_prefix}
     fitted = load(model)
-    dataset = None if data is None else open_dataset(data)
+    dataset = None if data is None else open_fitted(fitted, data)
     with Display() as display:
         report = export_ranking(
             fitted,

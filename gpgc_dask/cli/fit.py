@@ -33,7 +33,8 @@ __all__ = [
 EXAMPLE = (
     "Examples:\n\n"
     "gpgc fit horses.zarr -o model.zarr\n\n"
-    "gpgc fit horses.zarr -o paper.zarr --redundancy 1.0 --rounds 0 --workers 2"
+    "gpgc fit horses.zarr -o paper.zarr --redundancy 1.0 --rounds 0 --workers 2\n\n"
+    "gpgc fit horses.zarr -o model.zarr --from model.zarr --overwrite"
 )
 
 
@@ -117,6 +118,15 @@ def fit(
         ),
     ] = "balanced",
     max_iter: Annotated[int, typer.Option(min=1, help="Maximum number of iterations.")] = 100,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            help="Model of the same dataset to start at, for example before some masks were "
+            "corrected: fewer reads, the same optimum. With --overwrite it may be the model to "
+            "write.",
+        ),
+    ] = None,
     checkpoint: Annotated[
         str | None,
         typer.Option(
@@ -146,6 +156,7 @@ def fit(
             out,
             method=to_method(method),
             parameters=_parameters(method, redundancy, rounds, class_weight, max_iter),
+            start=start,
             checkpoint=checkpoint,
             announce=display.announce,
             run=RunOptions(resume, overwrite, progress=display.fit, client=client),
@@ -185,12 +196,12 @@ def _outcome(out: str, model: FittedModel) -> dict[str, Any]:
 
 
 def _confusion(data: str, model: FittedModel) -> dict[str, Any]:
-    from gpgc_dask.data.dataset import open_dataset
+    from gpgc_dask.models.fitted_dataset import open_fitted
     from gpgc_dask.results.ranking import confusion
 
     if model.classes_.size < 3:
         return {}
-    return {"confusion": confusion(model, open_dataset(data))}
+    return {"confusion": confusion(model, open_fitted(model, data))}
 
 
 def _show(outcome: dict[str, Any], model: FittedModel) -> None:

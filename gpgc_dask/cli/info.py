@@ -34,10 +34,12 @@ def info(
     dataset = open_dataset(data)
     content = summary(dataset)
     if model is not None:
+        from gpgc_dask.models.fitted_dataset import open_fitted
         from gpgc_dask.models.persistence import load
         from gpgc_dask.results.ranking import confusion
 
-        content["confusion"] = confusion(load(model), dataset)
+        fitted = load(model)
+        content["confusion"] = confusion(fitted, open_fitted(fitted, data))
     if json:
         print_json(content)
     else:

@@ -242,8 +242,9 @@ def select(
         raise typer.BadParameter("--copy needs --folder")
     check_output(out, coco, folder=folder)
     check_output(folder=consensus)
+    from gpgc_dask.models.fitted_dataset import require_dataset_info
     from gpgc_dask.models.persistence import load
-    from gpgc_dask.models.review import rank, require_dataset_info, require_review
+    from gpgc_dask.models.review import rank, require_review
     from gpgc_dask.results.answers import best_answers, write_consensus
     from gpgc_dask.results.ranking import select_best
     from gpgc_dask.results.selection import filter_coco, write_folder

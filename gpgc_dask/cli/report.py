@@ -34,11 +34,12 @@ def report(
     """
     check_output(out)
     from gpgc_dask.core.text import bytes_text
-    from gpgc_dask.data.dataset import open_dataset
+    from gpgc_dask.models.fitted_dataset import open_fitted
     from gpgc_dask.models.persistence import load
     from gpgc_dask.results.report import write_report
 
-    dataset, fitted = open_dataset(data), load(model)
+    fitted = load(model)
+    dataset = open_fitted(fitted, data)
     with Display() as display:
         summary = write_report(dataset, fitted, out, title=title, progress=display.work)
     if json:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,12 @@ from gpgc_dask.core.errors import CorruptedError
 from gpgc_dask.data.dataset import is_dataset, text_values
 
 __all__ = ["TrainingArrays", "input_arrays", "training_arrays"]
+
+
+NO_IMAGES = np.empty(0, dtype=np.str_)
+
+TRUSTED = ("confirmed", "corrected")
+"""Verdicts after which the labels of an image are taken to be right."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,8 @@ class TrainingArrays:
         Numbers of the rows in the dataset; None if these are all rows.
     together : (N,) pandas.Categorical or None
         Rows of one label are left out together; None if these are the groups.
+    trusted, rejected : arrays of str
+        Names of the images whose masks a person has confirmed or corrected, and rejected.
     """
 
     X: Any
@@ -49,6 +57,8 @@ class TrainingArrays:
     area: Array
     place: Index | None = None
     together: Any = None
+    trusted: Labels = field(default_factory=lambda: NO_IMAGES)
+    rejected: Labels = field(default_factory=lambda: NO_IMAGES)
 
     def digest(self) -> str:
         """Digest of the rows' images, labels and weights, which need no read of the features."""
@@ -57,6 +67,14 @@ class TrainingArrays:
         for values in (self.groups.codes, self.y, self.weight, *together):
             content.update(np.ascontiguousarray(values).data)
         return content.hexdigest()
+
+    def without_rejected(self) -> TrainingArrays:
+        """The same arrays, with weight 0 for rows of images that a person has rejected."""
+        if not self.rejected.size:
+            return self
+        numbers = self.groups.categories.get_indexer(self.rejected)
+        weight = np.where(np.isin(self.groups.codes, numbers), 0.0, self.weight)
+        return replace(self, weight=weight)
 
     def replaced(self, **arrays: Any) -> TrainingArrays:
         """The same arrays with some replaced by those of the caller; None replaces nothing."""
@@ -75,12 +93,13 @@ def input_arrays(
 ) -> TrainingArrays:
     """The arrays of a dataset X, with the caller's in their place; without one the caller's.
 
-    Those of the caller are not validated here, and None if there are none.
+    Images of a dataset that a person has rejected have weight 0. Arrays of the caller are not
+    validated here, and None if there are none.
     """
     if is_dataset(X):
-        arrays = training_arrays(X)
+        arrays = training_arrays(X).without_rejected()
         if groups is not None:  # those of the dataset are groups of its images
-            arrays = replace(arrays, together=None)
+            arrays = replace(arrays, together=None, trusted=NO_IMAGES)
         return arrays.replaced(
             y=y,
             groups=groups,
@@ -113,7 +132,16 @@ def training_arrays(dataset: xr.Dataset) -> TrainingArrays:
         weight=np.asarray(weight, dtype=np.float64),
         area=np.asarray(dataset["pixels"].values, dtype=np.float64),
         together=_together(dataset, image),
+        trusted=_images_with(dataset, names, TRUSTED),
+        rejected=_images_with(dataset, names, ("rejected",)),
     )
+
+
+def _images_with(dataset: xr.Dataset, names: Labels, verdicts: tuple[str, ...]) -> Labels:
+    """Names of the images with one of these verdicts."""
+    if "verdict" not in dataset:
+        return NO_IMAGES
+    return names[np.isin(text_values(dataset["verdict"]), verdicts)]
 
 
 def _together(dataset: xr.Dataset, image: Index) -> Any:

@@ -108,12 +108,15 @@ class Attempt:
         history = self.history
         try:
             problem, start = self._start(saved)
+            with self._algebra():
+                start = problem.with_held_noise(start)
             solution = solve(
                 problem,
                 start,
                 history,
                 self.options.solver,
                 state=saved.solver_state,
+                near=saved.params is not None and saved.params is self.options.start,
                 save_state=self._save,
                 predict=self.options.left_out,
             )
@@ -136,6 +139,8 @@ class Attempt:
 
         The first read follows a warm start if there is a sample of groups, else it is a survey.
         """
+        if saved.params is not None and saved.params is self.options.start:
+            return self._start_at(saved.params)
         if saved.params is not None:
             return self._resume(saved.params, saved.moments)
         if self.sample.groups is not None and self.sweeps.whole_groups:
@@ -146,11 +151,30 @@ class Attempt:
         with self._algebra():
             return problem, pooled_start(problem, first.moments)
 
+    def _start_at(self, params: Hyperparameters) -> tuple[Problem, Point]:
+        """Start at the hyperparameters of another model, with a survey if most groups are large.
+
+        Their sufficient statistics then serve all further steps.
+        """
+        sizes = self.training.rows.group_sizes
+        large = sizes > self.training.feature_index.size
+        if 2 * sizes[large].sum() < sizes.sum():
+            return self._resume(params, None)
+        first = self._survey()
+        self.history.oracle = first.oracle
+        with self.history.timed("sweep"):
+            moments = first.oracle.moments(params.log_noise, params.redundancy)
+        problem = self._problem(first.oracle, moments)
+        with self._algebra():
+            return problem, problem.evaluate(params, moments)
+
     def _resume(self, params: Hyperparameters, moments: Moments | None) -> tuple[Problem, Point]:
         """Start at saved hyperparameters; their moments are read if they were not saved."""
         if moments is None:
             with self.history.timed("sweep"):
                 moments = self.sweeps.moments(params.log_noise, params.redundancy)
+        if not np.all(np.isfinite(moments.gram)):
+            self._survey()  # names the rows that are not finite
         problem = self._problem(self.sweeps, moments)
         with self._algebra():
             return problem, problem.evaluate(params, moments)
@@ -162,12 +186,14 @@ class Attempt:
         there.
         """
         with self.history.timed("sample"):
-            fitted = self._fit_sample(groups)
+            fitted, fitted_noise = self._fit_sample(groups)
         params = fitted.params
         rule = FirstNoiseRule(
             self.training.rows.n_targets, *self.options.noise_bounds, redundancy=params.redundancy
         )
-        request = TermsRequest(directions=probe_directions(fitted.post))
+        good = fitted_noise.good_noise(params.log_noise)
+        held = self.training.noise.held_noise(np.full(self.training.rows.n_groups, good))
+        request = TermsRequest(directions=probe_directions(fitted.post), held_noise=held)
         with self.history.timed("sweep"), np.errstate(over="ignore", invalid="ignore"):
             result = self.sweeps.first_step(fitted.post, params.redundancy, rule, request)
         _check_overflow(result.moments)
@@ -176,30 +202,32 @@ class Attempt:
             start = replace(params, log_noise=result.log_noise)
             return problem, problem.evaluate(start, result.moments)
 
-    def _fit_sample(self, groups: Index) -> Point:
-        """The point after a few steps on the sample alone."""
+    def _fit_sample(self, groups: Index) -> tuple[Point, NoiseModel]:
+        """The point after a few steps on the sample alone, and the noise model there."""
         _, rows = self.training.rows.select(groups)
         arithmetic = self.probe.arithmetic
-        first = survey(NumpySweeps(self.sample.features, rows, arithmetic), 0)
+        sweeps = NumpySweeps(self.sample.features, rows, arithmetic)
+        first = survey(sweeps, 0)
+        held = self.training.noise.held
+        noise = NoiseModel(groupwise(rows.n_groups), None if held is None else held[groups])
         problem = replace(
             make_problem(self.training, self.options, first.oracle, first.moments),
-            noise=NoiseModel(groupwise(rows.n_groups)),
+            noise=noise,
+            held_moments=_held_moments(sweeps, noise),
             tol=WARM_GAIN * len(rows),
             max_iter=WARM_STEPS,
         )
         history = History(first.oracle, arithmetic.name)
         with algebra(history, problem.n_features):
             start = pooled_start(problem, first.moments)
-        return solve(problem, start, history, "fixed-point").point
+        return solve(problem, start, history, "fixed-point").point, noise
 
     def _survey(self) -> Survey:
         """The first read; raise an InputError if no feature varies."""
         training = self.training
         n_groups = training.rows.n_groups
         # With one noise for all groups and a fixed c the moments are enough.
-        needs_groups = (
-            training.noise.n_parameters > 1 or self.options.redundancy_for(n_groups) is None
-        )
+        needs_groups = not training.noise.pooled or self.options.redundancy_for(n_groups) is None
         budget = STATISTICS_BYTES if needs_groups and n_groups > 1 else 0
         with np.errstate(over="ignore", invalid="ignore"):
             first = survey(self.sweeps, budget)
@@ -220,7 +248,13 @@ class Attempt:
                 point.post, params.log_noise, params.redundancy, oracle.group_weight
             )
 
-        return make_problem(self.training, self.options, oracle, moments, precision_error)
+        noise, rows = self.training.noise, self.training.rows
+        if noise.held is not None:
+            self.history.reads_before += rows.group_sizes[noise.held].sum() / len(rows)
+        with self.history.timed("sweep"):
+            held = _held_moments(self.sweeps, noise)
+        problem = make_problem(self.training, self.options, oracle, moments, precision_error)
+        return replace(problem, held_moments=held)
 
     def _algebra(self) -> AbstractContextManager[None]:
         return algebra(self.history, self.training.feature_index.size)
@@ -261,6 +295,14 @@ def make_problem(
         max_iter=options.max_iter,
         precision_error=precision_error,
     )
+
+
+def _held_moments(sweeps: RowSweeps, noise: NoiseModel) -> Moments | None:
+    """Moments of the trusted groups at unit noise, from a read of their rows alone."""
+    if noise.held is None:
+        return None
+    own = sweeps.select_groups(np.flatnonzero(noise.held))
+    return own.moments(np.zeros(own.group_weight.size), 1.0)
 
 
 def _check_overflow(moments: Moments) -> None:

@@ -72,11 +72,12 @@ def fit(training: Training, options: FitOptions, finish: Finish | None = None) -
 
 
 def _fit(training: Training, options: FitOptions, finish: Finish | None) -> FitResult:
-    sample = draw_sample(training.X, training.rows, warm=training.noise.separable)
+    warm = training.noise.separable and options.start is None
+    sample = draw_sample(training.X, training.rows, warm=warm)
     index, features = sample.thin()
     offset = sample_offset(features)
     checkpoint = _checkpoint(training, options, features)
-    saved = (checkpoint and checkpoint.load()) or SavedFit()
+    saved = (checkpoint and checkpoint.load()) or SavedFit(options.start)
     entries_before = len(saved.entries)
     read_numbers = count(1 + int(saved.reads))
     saved = replace(saved, reads=saved.reads + sample.share)
@@ -184,6 +185,7 @@ def _checkpoint(training: Training, options: FitOptions, sample: Features) -> Ch
         "values of X": digest(sample),
         "y and weights": digest(rows.codes, rows.weights),
         "groups": digest(rows.groups),
+        "trusted groups": None if training.trusted is None else digest(training.trusted),
         "feature groups": digest(training.feature_index),
         "redundancy": options.redundancy,
         "noise_floor": options.noise_floor,

@@ -2,7 +2,7 @@
 
 A noise model is a map from the J groups to its parameters ln ε². A new one is a function that
 returns this map, in a module of its own, and one line in :data:`NOISE_MODELS`; all solvers and
-oracles work with it.
+oracles work with it. Groups whose labels are trusted have no parameter.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpgc_dask.core.arrays import Array, Index, group_sums
+from gpgc_dask.core.arrays import Array, Index, Mask, group_sums
 from gpgc_dask.core.errors import InputError
 from gpgc_dask.core.registry import Registry
 
@@ -43,35 +43,82 @@ class NoiseModel:
     ----------
     index : array of int of shape (J,)
         Parameter of each group, numbered from 0 to M - 1 without gaps.
+    trusted : bool array of shape (J,), optional
+        Groups whose labels are known to be right. They have no parameter: their noise is that of
+        good groups, see :meth:`good_noise`. With one variance for all groups they have it too; if
+        all groups are trusted, they share one parameter.
 
     Attributes
     ----------
+    index : array of int of shape (J,)
+        Parameter of each group; −1 for trusted groups.
+    held : bool array of shape (J,) or None
+        The trusted groups; None if every group has a parameter.
     n_parameters : int
         M, the number of noise variances.
     """
 
-    def __init__(self, index: Index) -> None:
+    def __init__(self, index: Index, trusted: Mask | None = None) -> None:
         self.index = np.asarray(index, dtype=np.intp)
+        self.held: Mask | None = None
+        if trusted is not None and trusted.all():
+            self.index = np.zeros_like(self.index)
+        elif trusted is not None and trusted.any() and self.index.any():
+            self.held = trusted
+            numbers = np.unique(self.index[~trusted], return_inverse=True)[1]
+            self.index = np.full(trusted.size, -1, dtype=np.intp)
+            self.index[~trusted] = numbers
         self.n_parameters = int(self.index.max()) + 1
 
     @property
     def separable(self) -> bool:
         """Whether every group has a parameter of its own: its step needs no other group."""
-        return self.n_parameters == self.index.size
+        n_held = 0 if self.held is None else np.count_nonzero(self.held)
+        return self.n_parameters == self.index.size - n_held
+
+    @property
+    def pooled(self) -> bool:
+        """Whether all groups share one parameter."""
+        return self.n_parameters == 1 and self.held is None
 
     def values(self, per_group: Array) -> Array:
         """(M,) values of the parameters, from (J,) values that agree within each parameter."""
         values = np.empty(self.n_parameters)
-        values[self.index] = per_group
+        if self.held is None:
+            values[self.index] = per_group
+        else:
+            values[self.index[~self.held]] = per_group[~self.held]
         return values
 
     def sums(self, per_group: Array) -> Array:
         """(M,) sums over the groups that share a parameter."""
-        return group_sums(self.index, per_group, self.n_parameters)
+        if self.held is None:
+            return group_sums(self.index, per_group, self.n_parameters)
+        return group_sums(self.index[~self.held], per_group[~self.held], self.n_parameters)
 
-    def per_group(self, values: Array) -> Array:
-        """(J,) each group's parameter, the inverse of :meth:`values`."""
-        return values[self.index]
+    def per_group(self, values: Array, before: Array | None = None) -> Array:
+        """(J,) each group's parameter, the inverse of :meth:`values`.
+
+        Trusted groups keep their values of ``before`` (J,).
+        """
+        if self.held is None or before is None:
+            return values[self.index]
+        return np.where(self.held, before, values[self.index])
+
+    def good_noise(self, log_noise: Array) -> float:
+        """The noise of good groups: median ln ε² of the more reliable half of the others.
+
+        Parameters
+        ----------
+        log_noise : array of shape (J,)
+            ln ε² of each group; those of trusted groups do not count.
+        """
+        others = np.sort(log_noise if self.held is None else log_noise[~self.held])
+        return float(np.median(others[: -(-others.size // 2)]))
+
+    def held_noise(self, log_noise: Array) -> Array | None:
+        """(J,) ln ε² of the trusted groups, NaN for the others; None if no group is trusted."""
+        return None if self.held is None else np.where(self.held, log_noise, np.nan)
 
 
 def homoscedastic(n_groups: int, owners: Index | None = None) -> Index:
@@ -193,4 +240,5 @@ class PooledRule:
     def __call__(self, log_noise: Array, weight: Array, residual: Array, leverage: Array) -> Array:
         """New ln ε² (J,) of all groups from their ln ε², W (before 1/c), R and Γ."""
         sums = (self.noise.sums(each) for each in (weight, residual, leverage))
-        return self.noise.per_group(self.rule(self.noise.values(log_noise), *sums))
+        new = self.rule(self.noise.values(log_noise), *sums)
+        return self.noise.per_group(new, log_noise)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gpgc_dask.gp.solvers import SolverName
+from gpgc_dask.gp.solvers import Hyperparameters, SolverName
 from gpgc_dask.gp.solvers.redundancy import MIN_GROUPS_FOR_REDUNDANCY
 
 __all__ = ["MAX_NOISE", "FitOptions"]
@@ -44,6 +44,8 @@ class FitOptions:
         Called with each entry of the history.
     left_out : bool
         Whether the read that certifies the optimum predicts each row without its group too.
+    start : Hyperparameters or None
+        Where to start, probably near the optimum. None: at a start that the data suggests.
     """
 
     solver: SolverName
@@ -56,6 +58,7 @@ class FitOptions:
     keep_checkpoint: bool = False
     listeners: tuple[Callable[[dict[str, Any]], None], ...] = ()
     left_out: bool = False
+    start: Hyperparameters | None = None
 
     @property
     def noise_bounds(self) -> tuple[float, float]:

@@ -45,6 +45,7 @@ class DatasetModel(ClassifierMixin, BaseEstimator, ABC):
         "checkpoint",
         "random_state",
         "n_jobs",
+        "warm_start",
     )
     classes_: Labels
     groups_: Labels
@@ -167,6 +168,11 @@ class DatasetModel(ClassifierMixin, BaseEstimator, ABC):
         return vars(self).get("dataset_")
 
     @property
+    def verdicts_(self) -> list[str]:
+        """Ids of the verdicts that the dataset of the fit had."""
+        return list((self.dataset_info or {}).get("verdicts", ()))
+
+    @property
     def calibration(self) -> Calibration | None:
         """Probabilities of decision values; None without a second look or a :meth:`review`."""
         return vars(self).get("calibration_")
@@ -280,8 +286,8 @@ class DatasetModel(ClassifierMixin, BaseEstimator, ABC):
     def __getstate__(self) -> dict[str, Any]:
         """State for pickle, joblib and skops, as plain values.
 
-        A fitted model loses what belongs to the session: a callable ``progress`` and the
-        credentials of a ``checkpoint``.
+        A fitted model loses what belongs to the session: a callable ``progress``, the
+        credentials of a ``checkpoint``, and the model that it started at.
         """
         state: dict[str, Any] = {**super().__getstate__()}
         for table in TABLES:
@@ -297,6 +303,8 @@ class DatasetModel(ClassifierMixin, BaseEstimator, ABC):
         if "scorer_" in state:
             state["scorer_"] = state["scorer_"].to_arrays()
         if self.is_fitted:
+            if "warm_start" in state:
+                state["warm_start"] = None
             if callable(state.get("progress")):
                 state["progress"] = None
             if state.get("checkpoint") is not None:

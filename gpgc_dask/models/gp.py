@@ -12,9 +12,11 @@ from gpgc_dask.core.arrays import Array, Labels
 from gpgc_dask.core.errors import InputError
 from gpgc_dask.core.labels import find_labels
 from gpgc_dask.core.text import preview
-from gpgc_dask.gp.solvers import SolverName
+from gpgc_dask.gp.solvers import Hyperparameters, SolverName
+from gpgc_dask.gp.training import Training
 from gpgc_dask.models.linear_gp import LinearGP
 from gpgc_dask.models.protocol import Listener
+from gpgc_dask.models.starting import check_start, start_at
 
 __all__ = ["GP", "GPGC"]
 
@@ -60,6 +62,11 @@ class GPGC(LinearGP):
         a :class:`~gpgc_dask.core.progress.Progress` of each read of a dask array.
     random_state : int or None, default None
         Accepted for scikit-learn; nothing in the fit is random.
+    warm_start : GPGC, optional
+        A model fitted to similar data, such as the same images before some were corrected. The fit
+        starts at its noise variances (by group; new groups at its typical one), feature scales and
+        redundancy, which takes fewer reads, and ends at the same optimum. Features, feature groups,
+        classes and ``redundancy`` must be those of that model.
 
     Attributes
     ----------
@@ -72,6 +79,8 @@ class GPGC(LinearGP):
         ``noise_variance_`` is then that of each group's owner.
     confidence_ : (J,) array
         Share of the groups that are estimated less reliable.
+    trusted_ : (J,) array of bool
+        Groups whose labels are known to be right, after a fit with some.
     feature_scales_ : dict
         {feature group: prior standard deviation σ}.
     coef_ : (1, k) or (classes, k) array
@@ -123,17 +132,56 @@ class GPGC(LinearGP):
 
     _noise_model = "groupwise"
 
-    def _noise_of(self, names: Labels) -> Array:
+    def __init__(
+        self,
+        *,
+        solver: SolverName = "auto",
+        tol: float = 1e-4,
+        max_iter: int = 100,
+        class_weight: dict[Any, float] | Literal["balanced"] | None = "balanced",
+        dtype: str = "auto",
+        redundancy: float | Literal["auto"] = "auto",
+        noise_floor: float = 1e-4,
+        rounds: int = 2,
+        checkpoint: str | PathLike[str] | None = None,
+        progress: bool | Listener | None = None,
+        random_state: int | None = None,
+        warm_start: GPGC | None = None,
+    ) -> None:
+        super().__init__(
+            solver=solver,
+            tol=tol,
+            max_iter=max_iter,
+            class_weight=class_weight,
+            dtype=dtype,
+            redundancy=redundancy,
+            noise_floor=noise_floor,
+            rounds=rounds,
+            checkpoint=checkpoint,
+            progress=progress,
+            random_state=random_state,
+        )
+        self.warm_start = warm_start
+
+    def _start(self, training: Training, bounds: tuple[float, float]) -> Hyperparameters | None:
+        return None if self.warm_start is None else start_at(self.warm_start, training, bounds)
+
+    def _check_start(self, X: Any) -> None:
+        if self.warm_start is not None:
+            check_start(self.warm_start, self, X)
+
+    def _noise_of(self, names: Labels, rejected: Labels) -> Array:
         place, known = find_labels(self.groups_, names)
         if not known.any():
             raise InputError(
                 f"groups {preview(names)} are none of the fit's groups ({preview(self.groups_)}): "
                 "pass the groups that the model was fitted with, in the same type"
             )
-        if not known.all():
+        unexpected = ~known & ~np.isin(names, rejected)
+        if unexpected.any():
             warnings.warn(
-                f"{np.count_nonzero(~known)} of {names.size} groups were not in the fit "
-                f"({preview(names[~known])}): their rows get the ordinary prediction",
+                f"{np.count_nonzero(unexpected)} of {names.size} groups were not in the fit "
+                f"({preview(names[unexpected])}): their rows get the ordinary prediction",
                 stacklevel=3,
             )
         return np.where(known, self.noise_variance_[place], np.nan)
@@ -207,7 +255,7 @@ class GP(LinearGP):
             random_state=random_state,
         )
 
-    def _noise_of(self, names: Labels) -> Array:
+    def _noise_of(self, names: Labels, rejected: Labels) -> Array:
         return np.full(names.size, self.noise_variance_)
 
     def _learn_noise(self, variance: Array, weight: Array) -> None:

@@ -24,6 +24,7 @@ class LearnedGP(DatasetModel):
         "noise_variance_",
         "noise_group_variance_",
         "confidence_",
+        "trusted_",
         *ROW_ARRAYS,
     )
     saved_values: ClassVar = (

@@ -30,7 +30,7 @@ from gpgc_dask.gp.options import MAX_NOISE, FitOptions
 from gpgc_dask.gp.oracle.base import FeatureOracle
 from gpgc_dask.gp.oracle.dask import DaskOracle
 from gpgc_dask.gp.oracle.numpy import NumpyOracle
-from gpgc_dask.gp.solvers import SOLVERS, SolverName
+from gpgc_dask.gp.solvers import SOLVERS, Hyperparameters, SolverName
 from gpgc_dask.gp.training import Training
 from gpgc_dask.models.decisions import class_probabilities, decide
 from gpgc_dask.models.learned_gp import ROW_ARRAYS, LearnedGP
@@ -107,6 +107,7 @@ class LinearGP(LearnedGP):
         noise_groups: Any = None,
         feature_groups: Any = None,
         sample_weight: Any = None,
+        trusted: Any = None,
         force: bool = False,
     ) -> Self:
         """Learn the weights, the noise variances and the feature scales.
@@ -117,7 +118,8 @@ class LinearGP(LearnedGP):
             Features, one row per instance. A block of a dask array must hold whole rows. No
             intercept is added: X needs a constant column, best with a feature group of its own.
             A dataset from :func:`gpgc_dask.open_dataset` includes labels, images, feature groups
-            and weights; images with fewer than two superpixels that have weight are left out.
+            and weights; images with fewer than two superpixels that have weight are left out, and
+            those that a person has rejected.
         y : (N,) array
             Labels of two or more classes, of any type.
         groups : (N,) array, optional
@@ -132,6 +134,13 @@ class LinearGP(LearnedGP):
             Columns with the same label share one prior scale; by default all do.
         sample_weight : (N,) array, optional
             Weights ≥ 0. An integer weight has the same effect as that many copies of the row.
+        trusted : (J,) array of bool, or collection of groups, optional
+            Groups whose labels are known to be right: one truth value per group, in the order of
+            ``groups_`` (sorted), or a list or set of groups. Their noise is not estimated: it is
+            that of good groups, the median ln ε² of the more reliable half of the others. Their
+            rows keep their full weight in the second look. By default, the images of a dataset
+            whose masks a person has confirmed or corrected. With one noise variance for all groups
+            only the second look is concerned.
         force : bool, default False
             Fit even if the plan predicts that the workers have not enough memory.
 
@@ -140,6 +149,7 @@ class LinearGP(LearnedGP):
         self
         """
         options = self._options()
+        self._check_start(X)
         arrays = input_arrays(
             X, y=y, groups=groups, feature_groups=feature_groups, weight=sample_weight
         )
@@ -157,12 +167,14 @@ class LinearGP(LearnedGP):
             self.class_weight,
             noise_model=self._noise_model if noise_groups is None else "tied",
             noise_groups=noise_groups,
+            trusted=arrays.trusted if trusted is None else trusted,
         )
         if not force:
             _check_memory(training, options, int(self.rounds))
         units = code_units(arrays.together, len(training.rows))
         rounds = Rounds(training, self._class_rule(training), int(self.rounds), units)
-        options = replace(options, left_out=rounds.uses_groups)
+        start = self._start(training, options.noise_bounds)
+        options = replace(options, left_out=rounds.uses_groups, start=start)
         with naming_groups(arrays.groups, arrays.place):
             result = fit(training, options, rounds if self.rounds else None)
         self._remember(provenance(X) if is_dataset(X) else None)
@@ -170,6 +182,13 @@ class LinearGP(LearnedGP):
         validate_data(self, arrays.X, skip_check_array=True)
         self._warn_unless_converged()
         return self
+
+    def _check_start(self, X: Any) -> None:
+        """Raise an InputError if a fit to X cannot start at the model that it should start at."""
+
+    def _start(self, training: Training, bounds: tuple[float, float]) -> Hyperparameters | None:
+        """Where to start, if a model is given: within bounds of ln ε²."""
+        return None
 
     def _warn_unless_converged(self) -> None:
         if not self.converged_:
@@ -308,8 +327,10 @@ class LinearGP(LearnedGP):
         self.history_ = result.history.entries
         self.n_iter_ = len(self.history_) - (0 if look is None else look.rounds)
         self.n_reads_ = ceil(result.history.reads - 1e-9)
-        for name in ("noise_groups_", "noise_group_variance_", *ROW_ARRAYS):
+        for name in ("noise_groups_", "noise_group_variance_", "trusted_", *ROW_ARRAYS):
             self.__dict__.pop(name, None)
+        if training.trusted is not None:
+            self.trusted_ = training.trusted
         if look is not None:
             self.calibration_ = look.calibration
             kept = RowWeights.from_rows(look.row_weight, training.rows, training.sample_weight)
@@ -317,7 +338,7 @@ class LinearGP(LearnedGP):
             self.group_digests_ = kept.digests
         if training.noise_groups is not None:
             self.noise_groups_ = training.noise_groups
-            self.noise_group_variance_ = np.exp(training.noise.values(params.log_noise))
+            self.noise_group_variance_ = training.owner_values(np.exp(params.log_noise))
         self._learn_noise(np.exp(params.log_noise), training.rows.group_weight)
 
     @abstractmethod
@@ -430,7 +451,7 @@ class LinearGP(LearnedGP):
         rows, names, weight = code_rows(self, X, arrays, self.class_weight_, self._row_weights())
         size = check_weights("area", arrays.area, len(rows)) * (weight > 0)
         units = code_units(arrays.together, len(rows))
-        values = leave_out_predictions(self, X, rows, self._noise_of(names), units)
+        values = leave_out_predictions(self, X, rows, self._noise_of(names, arrays.rejected), units)
         if return_agreement and is_dask(values):
             with naming_groups(arrays.groups):
                 (values,) = compute(values)
@@ -441,8 +462,11 @@ class LinearGP(LearnedGP):
         return values, measure_agreement(values, rows, names, size, self.calibration)
 
     @abstractmethod
-    def _noise_of(self, names: Labels) -> Array:
-        """Noise variances of groups by name, NaN for those that were not in the fit."""
+    def _noise_of(self, names: Labels, rejected: Labels) -> Array:
+        """Noise variances of groups by name, NaN for those that were not in the fit.
+
+        A warning names those, except for images that a person has ``rejected``.
+        """
 
     def _oracle(self, X: Any) -> FeatureOracle:
         features = check_new_rows(self, X)

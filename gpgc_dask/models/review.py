@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 
 from gpgc_dask.core.arrays import Array, Features, Index, Labels, group_sums
-from gpgc_dask.core.errors import InputError, InputTypeError, NotReviewedError
+from gpgc_dask.core.errors import InputError, NotReviewedError
 from gpgc_dask.core.labels import find_labels
 from gpgc_dask.core.metrics import group_agreement
-from gpgc_dask.data.dataset import check_same_features, is_dataset, provenance, text_values
-from gpgc_dask.data.schema import UPDATES
+from gpgc_dask.data.dataset import (
+    text_values,
+)
 from gpgc_dask.data.training import TrainingArrays, training_arrays
 from gpgc_dask.execution.compute import compute
 from gpgc_dask.execution.row_blocks import is_dask
 from gpgc_dask.models.decisions import decide
+from gpgc_dask.models.fitted_dataset import check_fitted_on
 from gpgc_dask.models.kept_predictions import KeptPredictions
 from gpgc_dask.models.objects import objects_table
 from gpgc_dask.models.protocol import FittedModel
@@ -34,13 +36,11 @@ __all__ = [
     "CLASS_IOU",
     "By",
     "Review",
-    "check_fitted_on",
     "count_confusions",
     "has_quality",
     "leave_out_values",
     "predict_and_review",
     "rank",
-    "require_dataset_info",
     "require_review",
     "review",
     "review_objects",
@@ -98,10 +98,11 @@ def review(model: FittedModel, dataset: xr.Dataset) -> Review:
     Review
         Its table has one row per image, in the dataset's order:
 
-        - ``image``, ``image_path``, ``mask_path``, ``flags``, ``superpixels`` of the dataset.
+        - ``image``, ``image_path``, ``mask_path``, ``flags``, ``superpixels`` of the dataset; the
+          flags include what a person has decided: confirmed, corrected or rejected.
         - ``quality``: estimated IoU of the given mask with a correct one, ``quality_low`` and
           ``quality_high`` around it, and ``bad_probability`` that it is below 0.5: see
-          ``estimate_quality``.
+          ``estimate_quality``. 1 if a person has confirmed or corrected the mask, 0 if rejected.
         - ``agreement``: IoU of the given mask with the prediction made without the image, over
           superpixels by their area; NaN where the mask is void.
         - With more than two classes, ``iou:CLASS`` for each of them, its part of the agreement; NaN
@@ -247,6 +248,8 @@ def _evidence(
         noise=_of_images(model, model.group_noise, names, model.typical_noise),
         classes=np.asarray(model.classes_, dtype=np.intp),
         unit=_units(dataset),
+        right=np.isin(names, arrays.trusted),
+        wrong=np.isin(names, arrays.rejected),
     )
 
 
@@ -284,10 +287,19 @@ def _table(
         **_agreement(evidence, _class_names(model, dataset), calibration),
         noise_variance=evidence.noise,
         confidence=_of_images(model, model.group_confidence, names),
-        flags=text_values(dataset["flags"]),
+        flags=_flags(dataset),
         superpixels=np.bincount(evidence.image, minlength=names.size),
         **{name: text_values(dataset[name]) for name in (*PATHS, *ABOUT) if name in dataset},
     )
+
+
+def _flags(dataset: xr.Dataset) -> Labels:
+    """(J,) flags of the images, joined by ``;``, with the verdict of a person as the last one."""
+    flags = text_values(dataset["flags"])
+    if "verdict" not in dataset:
+        return flags
+    pairs = zip(flags.tolist(), text_values(dataset["verdict"]).tolist(), strict=True)
+    return np.array([";".join(filter(None, pair)) for pair in pairs], dtype=str)
 
 
 def _calibration(evidence: Evidence) -> Calibration | None:
@@ -329,55 +341,6 @@ def _agreement(
 def _class_names(model: FittedModel, dataset: xr.Dataset) -> list[str]:
     """Names of the model's classes, which are numbers in the dataset."""
     return [str(dataset.attrs["classes"][number]) for number in model.classes_]
-
-
-def check_fitted_on(model: FittedModel, dataset: xr.Dataset) -> None:
-    """Raise an InputError if a model was not fitted on this dataset."""
-    if not is_dataset(dataset):
-        raise InputTypeError(
-            "pass the dataset that the model was fitted on, as open_dataset returns it"
-        )
-    fitted = require_dataset_info(model)
-    check_same_features(dataset, fitted, model.coef_.shape[1])
-    here = provenance(dataset)
-    if fitted.get("files_digest") != here.get("files_digest"):
-        _check_updates(str(fitted.get("files_digest")), dataset)
-        if fitted.get("url") == here["url"]:
-            raise InputError(
-                f"{here['url']} has been created again since the model was fitted: fit it again "
-                "(gpgc fit --overwrite)"
-            )
-        raise InputError(
-            f"the model was fitted on another dataset ({fitted.get('url')}, of "
-            f"{fitted.get('images')} images) than {here['url']}: pass that one, or fit a model on "
-            "this one"
-        )
-
-
-def _check_updates(fitted: str, dataset: xr.Dataset) -> None:
-    """Raise an InputError if a dataset was updated since its files had this digest."""
-    updates = list(dataset.attrs.get(UPDATES, []))
-    first = [n for n, one in enumerate(updates) if one["files_digest"] == fitted]
-    if not first:
-        return
-    counts = {
-        name: sum(one[name] for one in updates[first[-1] :])
-        for name in ("new", "relabelled", "removed")
-    }
-    what = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
-    raise InputError(
-        f"{dataset.encoding.get('source')} has been updated since the model was fitted "
-        f"({what or 'other groups or files'}): fit it again (gpgc fit --overwrite)"
-    )
-
-
-def require_dataset_info(model: FittedModel) -> dict[str, Any]:
-    """Where the rows of the fit come from; raise an InputError if it was a fit on arrays."""
-    if model.dataset_info is None:
-        raise InputError(
-            "the model was fitted on arrays, not on a dataset: fit one on the dataset (gpgc fit)"
-        )
-    return model.dataset_info
 
 
 def require_review(model: FittedModel, name: str = "the model") -> pd.DataFrame:

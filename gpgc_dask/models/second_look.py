@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gpgc_dask.core.arrays import Array, Features, Index, group_sums
+from gpgc_dask.core.arrays import Array, Features, Index, Mask, group_sums
 from gpgc_dask.core.metrics import group_agreement
 from gpgc_dask.core.progress import SECOND_LOOK
 from gpgc_dask.gp.evidence import Posterior, posterior
@@ -162,7 +162,7 @@ def look_again(
                     known = leave_out.leave_out(post, *left_out_noise)
                 values = known
             with history.timed("solve"):
-                rule = rule or RowRule.from_values(values, rows, class_rule)
+                rule = rule or RowRule.from_values(values, rows, class_rule, training.trusted)
                 weights, known = rule(values, rows), None
         if not _keeps_classes(weights, training):
             break
@@ -220,17 +220,22 @@ class RowRule:
         Turns predictions into probabilities; balanced for two classes.
     class_weight : (classes,) array
         Factor of the weights of each class.
+    trusted : (J,) array of bool or None
+        Groups whose labels are known to be right: P(y) ρ is 1 there.
     """
 
     calibration: Calibration
     class_weight: Array
+    trusted: Mask | None = None
 
     @classmethod
-    def from_values(cls, values: Array, rows: Rows, class_rule: ClassRule) -> RowRule:
+    def from_values(
+        cls, values: Array, rows: Rows, class_rule: ClassRule, trusted: Mask | None = None
+    ) -> RowRule:
         """The rule for predictions (N, t) of all rows."""
         calibration = _calibrate(values, rows, balanced=rows.n_classes == 2)
-        plain = cls(calibration, np.ones(rows.n_classes))
-        return cls(calibration, class_rule(plain(values, rows).astype(np.float64)))
+        plain = cls(calibration, np.ones(rows.n_classes), trusted)
+        return replace(plain, class_weight=class_rule(plain(values, rows).astype(np.float64)))
 
     def __call__(self, values: Array, rows: Rows) -> Features:
         """(n,) weights, as float32, of rows of whole groups with predictions (n, t)."""
@@ -243,6 +248,9 @@ class RowRule:
             shares = self.calibration.probabilities(values[part])
             weight[part] = np.take_along_axis(shares, rows.codes[part, None], axis=1)[:, 0]
         rho = np.clip(_agreement(predicted, rows), MIN_AGREEMENT, 1.0)
+        if self.trusted is not None:
+            rho[self.trusted] = 1.0
+            weight[self.trusted[rows.groups]] = 1.0
         weight *= given * rho[rows.groups] * self.class_weight[rows.codes]
         return weight.astype(np.float32)
 

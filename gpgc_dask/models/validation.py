@@ -21,10 +21,10 @@ from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from gpgc_dask.core.arrays import Array, Index, Labels, group_sums
+from gpgc_dask.core.arrays import Array, Index, Labels, Mask, group_sums
 from gpgc_dask.core.checks import check_finite
 from gpgc_dask.core.errors import InputError, InputTypeError, NotFiniteError
-from gpgc_dask.core.labels import code_labels, missing_labels
+from gpgc_dask.core.labels import code_labels, find_labels, missing_labels
 from gpgc_dask.core.text import preview
 from gpgc_dask.data.dataset import is_dataset
 from gpgc_dask.data.training import TrainingArrays
@@ -61,6 +61,7 @@ def check_training(
     *,
     noise_model: str = "homoscedastic",
     noise_groups: Any = None,
+    trusted: Any = None,
 ) -> Training:
     """Validate everything that is passed to a fit.
 
@@ -72,6 +73,8 @@ def check_training(
         Name of the noise model, one of ``gpgc_dask.gp.noise.NOISE_MODELS``.
     noise_groups : (N,) array or mapping, optional
         Owner of each row's group, or {group: owner}; needed by the noise model "tied".
+    trusted : (J,) array of bool, or collection of groups, optional
+        Groups whose labels are known to be right.
     """
     y, groups, sample_weight = load_vectors(y=y, groups=groups, sample_weight=sample_weight)
     with naming_groups(groups):
@@ -99,9 +102,11 @@ def check_training(
     names, index = _groups(groups, n)
     rows = Rows(codes, weights * weight_of_class[codes], index, classes.size, names.size)
     owner_names, owners = _owners(noise_groups, names, index)
-    noise = NoiseModel(NOISE_MODELS[noise_model](names.size, owners))
-    if noise.n_parameters > 1:
-        _check_noise_rows(rows, noise, names if owner_names is None else owner_names)
+    is_trusted = _trusted(trusted, names)
+    noise = NoiseModel(NOISE_MODELS[noise_model](names.size, owners), is_trusted)
+    if not noise.pooled:
+        owner_of = None if owner_names is None else owner_names[owners]
+        _check_noise_rows(rows, noise, names, owner_of)
     feature_names, feature_index = _feature_groups(feature_groups, k)
     return Training(
         X,
@@ -112,8 +117,10 @@ def check_training(
         names,
         noise,
         owner_names,
+        owners,
         feature_index,
         feature_names,
+        is_trusted,
     )
 
 
@@ -372,15 +379,49 @@ def _owners(noise_groups: Any, groups: Labels, index: Index) -> tuple[Labels | N
     return names, owners
 
 
-def _check_noise_rows(rows: Rows, noise: NoiseModel, names: Labels) -> None:
+def _trusted(trusted: Any, groups: Labels) -> Mask | None:
+    """(J,) groups whose labels are known to be right; None if there are none."""
+    if trusted is None:
+        return None
+    if isinstance(trusted, (set, frozenset)):
+        trusted = list(trusted)
+    labels = np.asarray(trusted) if not len(trusted) else _as_labels(trusted)
+    if labels.ndim != 1 or isinstance(trusted, (str, bytes)):
+        raise InputTypeError(
+            "trusted must be one truth value per group, in the order of the sorted groups, or a "
+            f"list of groups; got {type(trusted).__name__}"
+        )
+    if labels.dtype == np.bool_ and groups.dtype != np.bool_:
+        if labels.size != groups.size:
+            raise InputError(
+                f"trusted has {labels.size} truth values for {groups.size} groups: pass one per "
+                "group, in the order of the sorted groups, or a list of groups"
+            )
+        return labels if labels.any() else None
+    if not labels.size:
+        return None
+    place, known = find_labels(groups, labels)
+    if not known.all():
+        raise InputError(
+            f"trusted names {preview(labels[~known])}, which are no groups of the fit "
+            f"({preview(groups)}): name them as in groups"
+        )
+    mask = np.zeros(groups.size, dtype=np.bool_)
+    mask[place] = True
+    return mask
+
+
+def _check_noise_rows(rows: Rows, noise: NoiseModel, groups: Labels, owners: Labels | None) -> None:
     """Raise an InputError if a noise variance has fewer than two rows with weight.
 
-    names : labels of the noise parameters, or of the groups
+    groups, owners : (J,) labels of the groups, and of their owners
     """
     used = noise.sums(group_sums(rows.groups, rows.weights > 0, rows.n_groups))
-    kind = "groups" if names.size == rows.n_groups else "noise groups"
-    if names.size != noise.n_parameters:
-        names = np.arange(noise.n_parameters)
+    kind = "groups" if noise.separable else "noise groups"
+    first = np.unique(noise.index, return_index=True)[1][-noise.n_parameters :]
+    names = np.arange(first.size)
+    if owners is not None or noise.separable:
+        names = (groups if owners is None else owners)[first]
     empty, single = np.flatnonzero(used == 0), np.flatnonzero(used == 1)
     if empty.size:
         raise InputError(
@@ -413,18 +454,24 @@ def _feature_groups(feature_groups: Any, k: int) -> tuple[Labels, Index]:
 
 
 def without_empty_images(arrays: TrainingArrays) -> TrainingArrays:
-    """Leave out images with fewer than two superpixels that have weight, with a warning."""
+    """Leave out images with fewer than two superpixels that have weight.
+
+    A warning names them, except for those that a person has rejected.
+    """
     index = np.asarray(arrays.groups.codes)
     used = np.bincount(index, np.asarray(arrays.weight) > 0, len(arrays.groups.categories))
     present = np.bincount(index, minlength=used.size) > 0
-    left_out = np.flatnonzero(present & (used < 2))
-    if not left_out.size:
+    empty = present & (used < 2)
+    if not empty.any():
         return arrays
-    warnings.warn(
-        f"{left_out.size} image(s) have fewer than two labelled superpixels and are left out of "
-        f"the fit: {preview(np.asarray(arrays.groups.categories)[left_out])}",
-        stacklevel=3,
-    )
+    names = np.asarray(arrays.groups.categories)
+    unexpected = np.flatnonzero(empty & ~np.isin(names, arrays.rejected))
+    if unexpected.size:
+        warnings.warn(
+            f"{unexpected.size} image(s) have fewer than two labelled superpixels and are left out "
+            f"of the fit: {preview(names[unexpected])}",
+            stacklevel=3,
+        )
     keep = used[index] >= 2
     rows = {name: np.asarray(getattr(arrays, name))[keep] for name in ("y", "weight", "area")}
     return replace(
@@ -433,5 +480,6 @@ def without_empty_images(arrays: TrainingArrays) -> TrainingArrays:
         groups=arrays.groups[keep],
         together=None if arrays.together is None else arrays.together[keep],
         place=np.flatnonzero(keep),
+        trusted=np.setdiff1d(arrays.trusted, names[empty]),
         **rows,
     )

@@ -12,12 +12,13 @@ from PIL import Image
 
 from gpgc_dask.core.arrays import Index
 from gpgc_dask.core.errors import InputError
-from gpgc_dask.data.dataset import background_class, open_dataset, text_values
+from gpgc_dask.data.dataset import background_class, text_values
 from gpgc_dask.data.subsets import take_photos
 from gpgc_dask.imaging.photos import Pixels
 from gpgc_dask.models.decisions import decide
+from gpgc_dask.models.fitted_dataset import check_fitted_on, open_fitted
 from gpgc_dask.models.protocol import FittedModel
-from gpgc_dask.models.review import check_fitted_on, leave_out_values
+from gpgc_dask.models.review import leave_out_values
 from gpgc_dask.notebook.overlays import Kind, overlay
 from gpgc_dask.results.pictures import Painted, paint_pictures
 from gpgc_dask.storage.location import is_url
@@ -56,7 +57,7 @@ def open_training_data(model: FittedModel) -> xr.Dataset:
             "the model was fitted on arrays, which have no photos: fit one on a dataset "
             "(open_dataset)"
         )
-    dataset = open_dataset(model.dataset_info["url"])
+    dataset = open_fitted(model, model.dataset_info["url"])
     check_fitted_on(model, dataset)
     return dataset
 

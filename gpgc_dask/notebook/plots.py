@@ -16,8 +16,9 @@ from gpgc_dask.data.dataset import check_same_features
 from gpgc_dask.data.subsets import best_photos
 from gpgc_dask.experiments.accuracy import PixelCounts
 from gpgc_dask.experiments.nested import fit_nested
+from gpgc_dask.models.fitted_dataset import require_dataset_info
 from gpgc_dask.models.protocol import FittedModel
-from gpgc_dask.models.review import By, has_quality, rank, require_dataset_info
+from gpgc_dask.models.review import By, has_quality, rank
 from gpgc_dask.notebook.overlays import Kind
 from gpgc_dask.notebook.photos import (
     open_training_data,

@@ -13,10 +13,10 @@ import xarray as xr
 from gpgc_dask.core.errors import ExistsError, InputError
 from gpgc_dask.data.dataset import open_dataset
 from gpgc_dask.execution.batches import client_context
+from gpgc_dask.models.fitted_dataset import check_fitted_on
 from gpgc_dask.models.persistence import load, state
 from gpgc_dask.models.protocol import Estimator, FittedModel
 from gpgc_dask.models.registry import MODELS
-from gpgc_dask.models.review import check_fitted_on
 from gpgc_dask.pipelines.options import RunOptions
 from gpgc_dask.storage.location import Location, is_url
 
@@ -37,6 +37,7 @@ def train(
     *,
     method: str = "gpgc",
     parameters: Mapping[str, Any] | None = None,
+    start: str | PathLike[str] | None = None,
     checkpoint: str | PathLike[str] | None = None,
     announce: Callable[[str], None] | None = None,
     run: RunOptions | None = None,
@@ -57,6 +58,9 @@ def train(
         for all images; the fit of an "svm" has no checkpoint.
     parameters : mapping, optional
         Parameters of the estimator, such as ``{"redundancy": 1.0}``.
+    start : path or URL, optional
+        A model of the same dataset to start at, for example before some masks were corrected: the
+        fit takes fewer reads. It may be the ``target`` itself, with ``overwrite``.
     checkpoint : path or URL, optional
         Where the state of the unfinished fit is kept; by default next to the model.
     announce : callable, optional
@@ -82,7 +86,8 @@ def train(
     announce, run = announce or (lambda step: None), run or RunOptions()
     place = Location.of(target, storage_options)
     state_file = Location.of(checkpoint or checkpoint_path(place.url), storage_options)
-    estimator: Estimator = MODELS[method](**(parameters or {}))
+    started = {} if start is None else {"warm_start": _load_start(start, method, storage_options)}
+    estimator: Estimator = MODELS[method](**(parameters or {}), **started)
     estimator.set_session(checkpoint=state_file, progress=run.progress)
     _check_target(place, state_file, run)
     dataset = open_dataset(data, storage_options)
@@ -124,6 +129,15 @@ def _check_target(target: Location, checkpoint: Location, run: RunOptions) -> No
         )
 
 
+def _load_start(
+    start: str | PathLike[str], method: str, storage_options: dict[str, Any] | None
+) -> FittedModel:
+    """The model to start at."""
+    if "warm_start" not in MODELS[method]().get_params(deep=False):
+        raise InputError(f"a fit with the method {method} cannot start at a model: only gpgc can")
+    return load(Location.of(start, storage_options))
+
+
 def _load_finished(
     target: Location, dataset: xr.Dataset, wanted: FittedModel
 ) -> FittedModel | None:
@@ -137,7 +151,7 @@ def _load_finished(
         raise InputError(
             f"{target} cannot be continued: {error}; or overwrite it (--overwrite)"
         ) from None
-    then, now = model.get_params(), wanted.get_params()
+    then, now = model.get_params(deep=False), wanted.get_params(deep=False)
     differing = [
         f"{name} ({then[name]} there, {now[name]} here)"
         for name in now

@@ -86,10 +86,24 @@ def learn_quality(dataset: xr.Dataset, evidence: Evidence) -> tuple[pd.DataFrame
         NaN for images without labels. With fewer than 30 images ``quality`` is the agreement with
         calibrated probabilities, relative to what is usual for the image, and the others are NaN.
         ``usual_agreement`` is what is usual: the soft IoU of a mask drawn from the probabilities,
-        which is low for images that are hard to predict.
+        which is low for images that are hard to predict. Masks that a person has confirmed or
+        corrected have the quality 1, rejected ones 0, both with certainty.
     scorer : QualityScorer
         Estimates the quality of masks of other photos.
     """
+    table, scorer = _learn_quality(dataset, evidence)
+    return _decide(table, evidence), scorer
+
+
+def _decide(table: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """The table with what people have decided."""
+    for decided, quality in ((evidence.confirmed, 1.0), (evidence.rejected, 0.0)):
+        table.loc[decided, ["quality", "quality_low", "quality_high"]] = quality
+        table.loc[decided, "bad_probability"] = 1.0 - quality
+    return table
+
+
+def _learn_quality(dataset: xr.Dataset, evidence: Evidence) -> tuple[pd.DataFrame, QualityScorer]:
     predictions = Predictions.calibrated(evidence)
     scorer = QualityScorer(predictions.calibration, predictions.frequency)
     soft, usual = _agreement(predictions.calibration, predictions.columns, evidence)
@@ -111,28 +125,32 @@ def _learn(
     """
     evidence = describer.predictions.evidence
     labelled, fold = evidence.labelled, evidence.fold
+    undecided = labelled & ~evidence.confirmed & ~evidence.rejected
+    undecided = undecided if undecided.any() else labelled
     first = np.flatnonzero(labelled)[_most_trusted(soft[labelled], evidence.noise[labelled])]
-    given, copies = describer.describe_all(_sample(first, labelled.size))
-    known, shares = _one_pass(copies, given, labelled, fold)
+    first = _with_verdicts(first, labelled, evidence)
+    given, copies = describer.describe_all(_sample(first, evidence))
+    known, shares = _one_pass(copies, given, undecided, fold)
     passes, parts = [known], [shares]
     second = np.flatnonzero(labelled & (mean_quality(shares) >= TRUSTED_QUALITY))
+    second = _with_verdicts(second, labelled, evidence)
     if second.size > first.size:
-        originals = _sample(second, labelled.size)
+        originals = _sample(second, evidence)
         missing = np.setdiff1d(originals, copies.image)
         copies = copies.of_images(originals)
         if missing.size:
             copies = copies.join(describer.copies(missing))
-        known, shares = _one_pass(copies, given, labelled, fold)
+        known, shares = _one_pass(copies, given, undecided, fold)
         passes.append(known)
         parts.append(shares)
     return replace(scorer, passes=tuple(passes)), np.asarray(np.mean(parts, axis=0))
 
 
 def _one_pass(
-    copies: Copies, given: Array, labelled: Mask, fold: Index
+    copies: Copies, given: Array, undecided: Mask, fold: Index
 ) -> tuple[LearnedPass, Array]:
     predicted = cross_predict(copies, given, fold)
-    frequency = correct_frequencies(predicted, copies, labelled)
+    frequency = correct_frequencies(predicted, copies, undecided)
     return LearnedPass(copies, frequency), reweigh(predicted, copies, frequency)
 
 
@@ -157,9 +175,19 @@ def _most_trusted(soft: Array, noise: Array) -> Index:
     return np.sort(np.argsort(-rank, kind="stable")[:n_trusted])
 
 
-def _sample(trusted: Index, n_images: int) -> Index:
-    """At most MAX_ORIGINALS of the trusted images: the first ones in a random order of all."""
-    order = np.random.default_rng(0).permutation(n_images)
+def _with_verdicts(trusted: Index, labelled: Mask, evidence: Evidence) -> Index:
+    """The images with those that a person has confirmed, and without those rejected."""
+    confirmed = np.flatnonzero(labelled & evidence.confirmed)
+    return np.setdiff1d(np.union1d(trusted, confirmed), np.flatnonzero(evidence.rejected))
+
+
+def _sample(trusted: Index, evidence: Evidence) -> Index:
+    """At most MAX_ORIGINALS of the trusted images, by a random order of all.
+
+    Those that a person has confirmed come first.
+    """
+    order = np.random.default_rng(0).permutation(evidence.n_images)
+    order = order[np.argsort(~evidence.confirmed[order], kind="stable")]
     return np.sort(order[np.isin(order, trusted)][:MAX_ORIGINALS])
 
 

@@ -51,6 +51,8 @@ class Evidence:
         Values of these classes in the masks. Pixels of others count as void.
     unit : (J,) array of int, optional
         Images of one number may have the same errors, as frames of a video; by default all differ.
+    right, wrong : (J,) arrays of bool, optional
+        Images whose masks a person has confirmed or corrected, and rejected; by default none.
     """
 
     values: Features
@@ -60,6 +62,8 @@ class Evidence:
     noise: Array
     classes: Index
     unit: Index | None = None
+    right: Mask | None = None
+    wrong: Mask | None = None
 
     @property
     def fold(self) -> Index:
@@ -81,6 +85,16 @@ class Evidence:
     def labelled(self) -> Mask:
         """(J,) whether an image has rows that are not void."""
         return group_sums(self.image, self.area, self.n_images) > 0
+
+    @property
+    def confirmed(self) -> Mask:
+        """(J,) whether a person has found the mask right, or corrected it."""
+        return np.zeros(self.n_images, dtype=np.bool_) if self.right is None else self.right
+
+    @property
+    def rejected(self) -> Mask:
+        """(J,) whether a person has found the mask wrong."""
+        return np.zeros(self.n_images, dtype=np.bool_) if self.wrong is None else self.wrong
 
     def rows(self, photo: int) -> slice:
         """The rows of an image."""

@@ -152,7 +152,7 @@ def _regress(columns: Array, steps: Array, given: Array) -> Array:
     return np.mean(parts, axis=0)
 
 
-def correct_frequencies(predicted: Array, copies: Copies, labelled: Mask) -> Array:
+def correct_frequencies(predicted: Array, copies: Copies, undecided: Mask) -> Array:
     """Frequencies (bins,) of the qualities of given masks, by EM.
 
     Parameters
@@ -161,13 +161,13 @@ def correct_frequencies(predicted: Array, copies: Copies, labelled: Mask) -> Arr
         Probabilities of the qualities, if they were as frequent as among the copies.
     copies : Copies
         What the regressions were learned from.
-    labelled : (J,) array of bool
-        Masks that count.
+    undecided : (J,) array of bool
+        Masks that count: those with labels on which nobody has decided.
     """
     frequency = copies.frequency
     for _ in range(STEPS - 1):
         shares = reweigh(predicted, copies, frequency)
-        frequency = shares[labelled].mean(0) + TRUST_IN_COPIES * copies.frequency
+        frequency = shares[undecided].mean(0) + TRUST_IN_COPIES * copies.frequency
         frequency = frequency / (1.0 + TRUST_IN_COPIES)
     return frequency
 

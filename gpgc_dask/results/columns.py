@@ -118,7 +118,7 @@ COLUMNS = [
         higher_is_better=False,
         chart="logarithmic",
     ),
-    Column("flags", "labels", "empty mask, one class, mostly void, few superpixels"),
+    Column("flags", "labels", "empty mask, one class, mostly void, few superpixels; or a verdict"),
 ]
 """All columns, in the order of the files. Those of single classes follow."""
 

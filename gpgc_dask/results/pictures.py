@@ -27,6 +27,7 @@ from gpgc_dask.imaging.superpixels import Segments, class_counts, nearest_rows
 __all__ = [
     "Painted",
     "Picture",
+    "corrected_mask",
     "paint_pictures",
     "pictures",
     "thumbnail_side",
@@ -133,6 +134,7 @@ class _Task:
     predicted: Index
     height: int
     width: int
+    corrected: Codes | None = None
 
 
 def pictures(
@@ -223,9 +225,18 @@ def _blocks(
                     predicted[rows],
                     int(heights[photo]),
                     int(widths[photo]),
+                    corrected_mask(dataset, photo),
                 )
             )
         yield [photo for photo, _ in chunk], tasks
+
+
+def corrected_mask(dataset: xr.Dataset, photo: int) -> Codes | None:
+    """The mask of a photo as a person has corrected it, at working size; None if there is none."""
+    if "verdict" not in dataset or dataset["verdict"].values[photo] != "corrected":
+        return None
+    h, w = (int(dataset[f"segment_{side}"].values[photo]) for side in ("height", "width"))
+    return np.asarray(dataset["mask"][photo, :h, :w].values)
 
 
 def _paint(task: _Task, masks: DatasetMasks | None, side: int) -> Painted:
@@ -235,12 +246,14 @@ def _paint(task: _Task, masks: DatasetMasks | None, side: int) -> Painted:
     try:
         photo = read_photo(task.image_path, side)
         pixels, gone = photo.pixels, photo.pixels.shape[:2] != (h, w)
-        drawn = None if gone else _read_mask(masks, task.photo, photo.orientation)
+        own = None if gone or task.corrected is not None else masks
+        drawn = _read_mask(own, task.photo, photo.orientation)
     except UnusableFileError:
         gone, drawn = True, None
     if gone:
         pixels = np.full((h, w, 3), GONE, dtype=np.uint8)
     changed = drawn is not None and _has_changed(drawn, task)
+    drawn = drawn if task.corrected is None else task.corrected
     if drawn is not None:
         given = drawn[nearest_rows(h, drawn.shape[0])][:, nearest_rows(w, drawn.shape[1])]
     predicted = paint(task.segments, task.predicted, h, w)

@@ -77,10 +77,12 @@ def count_bad(table: pd.DataFrame) -> BadCount | None:
     Returns
     -------
     BadCount or None
-        None if the probabilities are unknown, with fewer than 30 images.
+        None if the probabilities are unknown, with fewer than 30 images. Masks that a person has
+        judged count as decided.
     """
     probability = table["bad_probability"].dropna().to_numpy(dtype=np.float64)
-    if not probability.size:
+    decided = table["quality_low"] == table["quality_high"]
+    if not (table["bad_probability"].notna() & ~decided).any() and not decided.all():
         return None
     mean = float(probability.sum())
     spread = SPREAD * math.sqrt(float((probability * (1 - probability)).sum()))

@@ -148,12 +148,16 @@ class TermsRequest:
         Groups whose gradients with respect to the weights are computed. None: no group.
     left_out : bool
         Whether to predict each row without its group too, if the same read can do it.
+    held_noise : array of shape (J,) or None
+        ln ε² that a step gives to groups instead of what its rule computes; NaN where the rule
+        decides. None: it decides everywhere.
     """
 
     mean: Array | None = None
     directions: Array | None = None
     gradient_groups: Mask | None = None
     left_out: bool = False
+    held_noise: Array | None = None
 
 
 EXACT_TERMS = TermsRequest()
@@ -325,4 +329,6 @@ class SweepOracle(ABC):
         """A step in two reads, for a rule that needs the terms of all groups at once."""
         terms = self.terms(post, log_noise, redundancy, leave_out=leave_out, request=request)
         new = rule(log_noise, self.group_weight, terms.residual, terms.leverage)
+        if request.held_noise is not None:
+            new = np.where(np.isnan(request.held_noise), new, request.held_noise)
         return StepResult(terms, new, self.moments(new, redundancy))

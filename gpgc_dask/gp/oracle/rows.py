@@ -225,7 +225,12 @@ class RowSweeps(SweepOracle):
             keep_factor=leave_out,
         )
         return Sweep(
-            projection, log_noise, redundancy, leave_out, gradient_groups=request.gradient_groups
+            projection,
+            log_noise,
+            redundancy,
+            leave_out,
+            gradient_groups=request.gradient_groups,
+            held_noise=request.held_noise,
         )
 
     def _step(self, sweep: Sweep, current: Moments | None) -> StepResult:

@@ -196,7 +196,10 @@ class CompositeOracle(SweepOracle):
 
 def _select(request: TermsRequest, groups: Index) -> TermsRequest:
     """The request for some of the groups, without predictions, which no statistics have."""
-    wanted = request.gradient_groups
+    wanted, held = request.gradient_groups, request.held_noise
     return replace(
-        request, gradient_groups=None if wanted is None else wanted[groups], left_out=False
+        request,
+        gradient_groups=None if wanted is None else wanted[groups],
+        left_out=False,
+        held_noise=None if held is None else held[groups],
     )

@@ -215,6 +215,8 @@ class Sweep:
         Whether to raise an InputError for NaN and infinity.
     predict : bool
         Whether to predict each row without its group. It needs exact leverages.
+    held_noise : array of shape (J,) or None
+        ln ε² of groups whose new noise is this instead of that by the rule; NaN for the others.
     """
 
     projection: Projection
@@ -226,6 +228,7 @@ class Sweep:
     sum_changes: bool = False
     check_values: bool = False
     predict: bool = False
+    held_noise: Array | None = None
 
     def run(self, batches: Batches, rows: Rows, first_row: int) -> Partial:
         """Queries (ii) and (iv) over the batches of one task and, with a rule, (i) and (iii)."""
@@ -286,6 +289,9 @@ class Sweep:
         if self.rule is not None and sums is not None:
             weight = group_sums(local, rows.weights, groups.size)
             table[3] = self.rule(table[3], weight, table[0], table[1])
+            if self.held_noise is not None:
+                held = self.held_noise[groups]
+                table[3] = np.where(np.isnan(held), table[3], held)
             new = rows.weights * np.exp(-table[3][local]) / self.redundancy
             change = new - precision if self.sum_changes else new
             if change.any():

@@ -35,6 +35,9 @@ MANY_GROUPS = 1000
 SHIFT_TOLERANCE = 1e-2
 """Largest predicted change of the confidence of any group if there are many groups."""
 
+HELD_TOLERANCE = 1e-4
+"""Largest distance of ln ε² of the trusted groups from that of good groups."""
+
 RATIO_TOLERANCE = 5e-3
 """Largest distance of ln(moment ratio) of the redundancy from 0."""
 
@@ -63,6 +66,8 @@ class Certificate:
         Error of the evidence in nats from rounding in the products.
     exact : bool
         Whether the gradient is exact, as opposed to estimated or expected.
+    held_change : float
+        Distance of ln ε² of the trusted groups from that of good groups.
     """
 
     projected_gradient: float
@@ -71,6 +76,7 @@ class Certificate:
     ratio: float | None
     precision_error: float = 0.0
     exact: bool = True
+    held_change: float = 0.0
 
 
 class PrecisionError(Exception):
@@ -138,6 +144,7 @@ def certify(
         ratio=bounded_ratio(problem, point.params.redundancy, ratio),
         precision_error=error,
         exact=exact,
+        held_change=problem.held_change(point),
     )
 
 
@@ -167,6 +174,8 @@ def is_worth_certifying(problem: Problem, expected: Certificate, share: float) -
 def _is_within(certificate: Certificate, gain: float, ratio_tolerance: float) -> bool:
     ratio = certificate.ratio
     if ratio is not None and not (ratio > 0 and abs(np.log(ratio)) <= ratio_tolerance):
+        return False
+    if certificate.held_change > HELD_TOLERANCE:
         return False
     return certificate.gain <= gain and certificate.shift <= SHIFT_TOLERANCE
 

@@ -50,7 +50,8 @@ def solve_fixed_point(run: Run, point: Point, *, patient: bool) -> tuple[Point, 
     1. One read gives every group its new noise, and the moments there.
     2. The scales are optimised at the driver.
     3. If the step lowered the evidence, it is repeated with the monotone EM rule.
-    4. c moves towards the solution of its moment equation.
+    4. c moves towards the solution of its moment equation, and trusted groups get the noise of good
+       groups.
     5. The gradients of the groups predict the certificate of the new point. If it is good enough,
        one read computes it with exact leverages.
 
@@ -75,8 +76,8 @@ def solve_fixed_point(run: Run, point: Point, *, patient: bool) -> tuple[Point, 
             state.exact_leverages = True
             state.expectation = Expectation()
             run.save(point)
-        result, certificate = _sweep(run, point)
-        if run.is_done(certificate):
+        result, certificate = _certify_first(run, point) if state.near else _sweep(run, point)
+        if result is None or run.is_done(certificate):
             break
         _count_slow_steps(state, certificate)
         if state.slow_steps >= PATIENCE and not patient:
@@ -91,10 +92,32 @@ def solve_fixed_point(run: Run, point: Point, *, patient: bool) -> tuple[Point, 
             proposal = _em_step(run, point, result.terms)
         with run.algebra():
             proposal = _update_redundancy(run, point, proposal, certificate)
+            proposal = problem.with_held_noise(proposal)
             proposal = _optimise(problem, proposal)
             state.expectation = _expect(problem, point, mean, result.terms, proposal, certificate)
         point = proposal
     return point, certificate
+
+
+def _certify_first(run: Run, point: Point) -> tuple[StepResult | None, Certificate]:
+    """A step from a point that may be the optimum: one read certifies it, a second one moves on.
+
+    No result means that it is the optimum.
+    """
+    problem, params = run.problem, point.params
+    run.state.near = False
+    groups = select_gradient_groups(problem) if problem.noise.separable else None
+    terms = run.exact_terms(point, final=True, gradient_groups=groups)
+    certificate = run.certify("fixed-point", point, terms)
+    if run.is_done(certificate):
+        return None, certificate
+    rule = FixedPointRule(problem.n_targets, *problem.noise_bounds, params.redundancy)
+    log_noise = PooledRule(rule, problem.noise)(
+        params.log_noise, problem.oracle.group_weight, terms.residual, terms.leverage
+    )
+    with run.sweep():
+        moments = problem.oracle.moments(log_noise, params.redundancy)
+    return StepResult(terms, log_noise, moments), certificate
 
 
 def _sweep(run: Run, point: Point) -> tuple[StepResult, Certificate]:
@@ -110,6 +133,7 @@ def _sweep(run: Run, point: Point) -> tuple[StepResult, Certificate]:
         problem.n_targets, *problem.noise_bounds, params.redundancy, min_gain=min_gain
     )
     directions = None
+    held_noise = problem.noise.held_noise(params.log_noise)
     if problem.noise.separable:
         if not state.exact_leverages:
             gain = float("inf") if expected is None else expected.gain
@@ -121,7 +145,9 @@ def _sweep(run: Run, point: Point) -> tuple[StepResult, Certificate]:
                 params.redundancy,
                 rule,
                 leave_out=problem.estimates_redundancy,
-                request=TermsRequest(mean, directions, select_gradient_groups(problem)),
+                request=TermsRequest(
+                    mean, directions, select_gradient_groups(problem), held_noise=held_noise
+                ),
                 current=point.moments if small else None,
             )
     else:

@@ -24,15 +24,22 @@ class _StopError(Exception):
 
 
 def solve_lbfgs(run: Run, point: Point) -> tuple[Point, Certificate]:
-    """Minimise at fixed c; if c is estimated, alternate with its moment equation."""
+    """Minimise at fixed c; if c is estimated, alternate with its moment equation.
+
+    The noise of trusted groups is fixed in the same way.
+    """
     run.state.phase = "lbfgs"
+    problem = run.problem
     while True:
         point, certificate = _minimise(run, point)
-        if certificate.ratio is None or run.is_done(certificate):
+        fixed = certificate.ratio is None and problem.noise.held is None
+        if fixed or run.is_done(certificate):
             return point, certificate
         with run.algebra():
-            c = run.state.search.next(point.params.redundancy, certificate.ratio)
-            point = run.problem.with_redundancy(point, c)
+            if certificate.ratio is not None:
+                c = run.state.search.next(point.params.redundancy, certificate.ratio)
+                point = problem.with_redundancy(point, c)
+            point = problem.with_held_noise(point)
 
 
 def _minimise(run: Run, start: Point) -> tuple[Point, Certificate]:
@@ -98,7 +105,8 @@ class _Objective:
 
     def _params(self, z: Array) -> Hyperparameters:
         x = np.clip(z / self.root, self.lower, self.upper)
-        log_noise = self.run.problem.noise.per_group(x[: self.n_noise])
+        before = self.initial.params.log_noise
+        log_noise = self.run.problem.noise.per_group(x[: self.n_noise], before)
         return replace(self.initial.params, log_noise=log_noise, log_scales=x[self.n_noise :])
 
     def __call__(self, z: Array) -> tuple[float, Array]:
@@ -112,7 +120,7 @@ class _Objective:
             point = problem.evaluate(params, moments)
         terms = run.exact_terms(point)
         certificate = run.certify("lbfgs", point, terms)
-        certified = is_converged(problem, replace(certificate, ratio=None))
+        certified = is_converged(problem, replace(certificate, ratio=None, held_change=0.0))
         if self._best is None or certified or point.value < self._best[0].value:
             self._best = point, certificate
         run.save(self._best[0])

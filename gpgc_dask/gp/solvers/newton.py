@@ -80,8 +80,10 @@ def newton_mean(
         return None
     weight = problem.n_targets * problem.group_weight(point.params.redundancy)
     low, high = problem.noise_bounds
-    # A noise at its bound does not depend on the weights.
+    # A noise at its bound, or held, does not depend on the weights.
     free = (weight > 0) & (point.params.log_noise > low) & (point.params.log_noise < high)
+    if problem.noise.held is not None:
+        free &= ~problem.noise.held
     ratio = _precision_ratio(before, point.params)
     size = np.divide(ratio, np.sqrt(weight), where=free, out=0.0 * weight)
     # Groups with gradients represent the others.

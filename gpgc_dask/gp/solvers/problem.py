@@ -91,6 +91,8 @@ class Problem:
         Maximum number of iterations.
     precision_error : callable
         Error of the evidence in nats that rounding in the products causes at a point.
+    held_moments : Moments or None
+        Moments of the trusted groups at unit noise and c = 1; None if there are none.
     """
 
     oracle: SweepOracle
@@ -102,6 +104,7 @@ class Problem:
     tol: float
     max_iter: int
     precision_error: Callable[[Point], float]
+    held_moments: Moments | None = None
 
     @property
     def n_targets(self) -> int:
@@ -159,6 +162,30 @@ class Problem:
         factor = point.params.redundancy / redundancy
         params = replace(point.params, redundancy=redundancy)
         return self.evaluate(params, point.moments.scale(factor))
+
+    def with_held_noise(self, point: Point) -> Point:
+        """The point with trusted groups at the noise of good groups there, without a read.
+
+        They all have the same noise, so that their moments are only scaled.
+        """
+        held, own = self.noise.held, self.held_moments
+        if held is None or own is None:
+            return point
+        before = float(point.params.log_noise[held][0])
+        after = self.noise.good_noise(point.params.log_noise)
+        if after == before:
+            return point
+        factor = (np.exp(-after) - np.exp(-before)) / point.params.redundancy
+        log_noise = np.where(held, after, point.params.log_noise)
+        moments = point.moments + own.scale(float(factor))
+        return self.evaluate(replace(point.params, log_noise=log_noise), moments)
+
+    def held_change(self, point: Point) -> float:
+        """Distance of ln ε² of the trusted groups from that of good groups; 0 if none is."""
+        if self.noise.held is None:
+            return 0.0
+        log_noise = point.params.log_noise
+        return abs(self.noise.good_noise(log_noise) - float(log_noise[self.noise.held][0]))
 
     def log_evidence(self, point: Point) -> float:
         """ln p_w at a point."""

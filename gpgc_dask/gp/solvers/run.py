@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
-from gpgc_dask.core.arrays import Array
+from gpgc_dask.core.arrays import Array, Mask
 from gpgc_dask.core.threads import algebra_threads
 from gpgc_dask.gp.oracle.base import GroupTerms, TermsRequest
 from gpgc_dask.gp.solvers.convergence import Certificate, certify, is_converged
@@ -68,11 +68,14 @@ class Run:
         """Time k×k algebra, see :func:`algebra`."""
         return algebra(self.history, self.problem.n_features)
 
-    def exact_terms(self, point: Point, *, final: bool = False) -> GroupTerms:
+    def exact_terms(
+        self, point: Point, *, final: bool = False, gradient_groups: Mask | None = None
+    ) -> GroupTerms:
         """Exact group terms at a point, in one read.
 
         Predictions without the groups are part of the read only if the point is probably the
-        ``final`` one: they cost half as much again.
+        ``final`` one: they cost half as much again. ``gradient_groups`` are those of
+        :class:`TermsRequest`.
         """
         params = point.params
         with self.sweep():
@@ -81,7 +84,9 @@ class Run:
                 params.log_noise,
                 params.redundancy,
                 leave_out=self.problem.estimates_redundancy,
-                request=TermsRequest(left_out=final and self.predict),
+                request=TermsRequest(
+                    gradient_groups=gradient_groups, left_out=final and self.predict
+                ),
             )
         self.left_out = None if terms.left_out is None else (point, terms.left_out)
         return terms

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from gpgc_dask.core.arrays import Array
@@ -50,6 +50,7 @@ def solve(
     state: SolverState | None = None,
     save_state: SaveState | None = None,
     predict: bool = False,
+    near: bool = False,
 ) -> Solution:
     """Maximise the evidence.
 
@@ -70,14 +71,16 @@ def solve(
         Called with the point and the state after every read of the data.
     predict : bool, default False
         Whether to predict each row without its group in the read that certifies the optimum.
+    near : bool, default False
+        Whether ``start`` is probably near the optimum: the first read then is a certificate.
     """
     resumed = state is not None
-    state = state or SolverState.initial(problem)
+    state = state or replace(SolverState.initial(problem), near=near)
     if state.optimum is not None and is_converged(problem, state.optimum):
         return Solution(start, True)
     state.optimum = None
     run = Run(problem, history, state, save_state, predict)
-    if problem.noise.n_parameters == 1:
+    if problem.noise.pooled:
         return _finish(run, *solve_pooled(run, start))
     begin = start if resumed else with_positive_scales(problem, start)
     if solver == "lbfgs" or (solver == "auto" and state.phase == "lbfgs"):

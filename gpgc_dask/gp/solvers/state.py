@@ -54,6 +54,8 @@ class SolverState:
         What is expected at the current point.
     optimum : Certificate or None
         Certificate of the current point if it is the optimum.
+    near : bool
+        Whether the fit has just started, probably near the optimum.
     """
 
     search: RedundancySearch
@@ -64,6 +66,7 @@ class SolverState:
     last_gain: float = float("inf")
     expectation: Expectation = Expectation()
     optimum: Certificate | None = None
+    near: bool = False
 
     @classmethod
     def initial(cls, problem: Problem) -> SolverState:

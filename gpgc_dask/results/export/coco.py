@@ -15,8 +15,8 @@ from gpgc_dask.imaging.dataset_masks import DatasetMasks
 from gpgc_dask.imaging.mask_sources.coco_content import load_coco
 from gpgc_dask.imaging.masks import VOID, Codes, MaskFormat
 from gpgc_dask.imaging.photos import read_orientation, silence_pillow
+from gpgc_dask.models.fitted_dataset import require_dataset_info
 from gpgc_dask.models.objects import require_objects
-from gpgc_dask.models.review import require_dataset_info
 from gpgc_dask.results.export.base import ExportFormat, ExportReport, Selection
 from gpgc_dask.results.export.images import drawn_labels
 from gpgc_dask.storage.location import write_whole

@@ -18,10 +18,11 @@ from gpgc_dask.imaging.dataset_masks import DatasetMasks
 from gpgc_dask.imaging.masks import VOID, Codes, MaskFormat
 from gpgc_dask.imaging.painting import paint, rows_of, segment_chunks
 from gpgc_dask.imaging.photos import read_orientation, silence_pillow
-from gpgc_dask.imaging.superpixels import Segments
-from gpgc_dask.models.review import require_dataset_info
+from gpgc_dask.imaging.superpixels import Segments, sample_codes
+from gpgc_dask.models.fitted_dataset import require_dataset_info
 from gpgc_dask.results.columns import column_names
 from gpgc_dask.results.export.base import ExportFormat, ExportReport, Selection
+from gpgc_dask.results.pictures import corrected_mask
 from gpgc_dask.results.ranking import is_suspect, records
 from gpgc_dask.storage.location import write_whole
 
@@ -84,6 +85,7 @@ class _Task:
 
     photo : number of the photo in the dataset
     segments, classes : superpixels at working size and the class predicted for each, or None
+    corrected : the mask as a person has corrected it, at working size, or None
     """
 
     photo: int
@@ -92,6 +94,7 @@ class _Task:
     suspect: bool
     segments: Segments | None = None
     classes: Labels | None = None
+    corrected: Codes | None = None
 
 
 class ImageFormat(ExportFormat):
@@ -176,7 +179,12 @@ def _task_chunks(selection: Selection) -> Iterator[list[_Task]]:
     image = dataset["image"].values
     for chunk in segment_chunks(dataset, photos):
         yield [
-            replace(tasks[photo], segments=segments, classes=predicted[rows_of(image, photo)])
+            replace(
+                tasks[photo],
+                segments=segments,
+                classes=predicted[rows_of(image, photo)],
+                corrected=corrected_mask(dataset, photo),
+            )
             for photo, segments in chunk
         ]
 
@@ -185,7 +193,10 @@ def _read_image(task: _Task, masks: DatasetMasks) -> Image | Problem:
     """The image, or the reason why its photo or mask cannot be read any more."""
     try:
         orientation = read_orientation(task.path)
-        given = masks.codes(task.photo, orientation)
+        if task.corrected is None:
+            given = masks.codes(task.photo, orientation)
+        else:
+            given = sample_codes(task.corrected, orientation.height, orientation.width)
     except (UnusableFileError, OSError) as error:
         return Problem(task.record["image"], str(error))
     predicted = None

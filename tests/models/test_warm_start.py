@@ -1,0 +1,169 @@
+"""Fits that start at another model."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+
+import dask.array as da
+import numpy as np
+import pytest
+
+from gpgc_dask import GP, GPGC, RunOptions, load, open_dataset
+from gpgc_dask.core.errors import InputError, InputTypeError
+from gpgc_dask.data.verdicts import Verdict, VerdictLog
+from gpgc_dask.pipelines.ingest import ingest
+from gpgc_dask.pipelines.train import train
+from gpgc_dask.storage.location import Location
+from tests.support.images import save_pairs
+from tests.support.ingesting import QUICK
+from tests.support.problems import classification
+
+DATA = classification(3600, 90, 60, seed=1)
+CLEAN = classification(3600, 90, 60, seed=1, corrupted=0.0)
+WRONG = np.flatnonzero(DATA.flip_rate > 0.1)[:4]
+CORRECTED = np.where(np.isin(DATA.groups, WRONG), CLEAN.y, DATA.y)
+
+
+@pytest.fixture(scope="module")
+def before():
+    return GPGC(redundancy=2.0, tol=1e-6).fit(DATA.X, DATA.y, groups=DATA.groups)
+
+
+@pytest.mark.parametrize("solver", ["auto", "fixed-point", "lbfgs"])
+@pytest.mark.parametrize("backend", ["numpy", "dask"])
+def test_the_same_optimum(before, solver, backend):
+    X = DATA.X if backend == "numpy" else da.from_array(DATA.X, chunks=(300, -1))
+    given = {"redundancy": 2.0, "tol": 1e-6, "solver": solver}
+    options = {"groups": DATA.groups, "trusted": WRONG}
+    full = GPGC(**given).fit(X, CORRECTED, **options)
+    warm = GPGC(**given, warm_start=before).fit(X, CORRECTED, **options)
+    assert warm.converged_
+    assert warm.log_evidence_ == pytest.approx(full.log_evidence_, abs=1e-6 * len(X))
+    np.testing.assert_allclose(warm.noise_variance_, full.noise_variance_, rtol=0.01)
+    np.testing.assert_allclose(warm.coef_, full.coef_, rtol=0.01, atol=1e-3)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "dask"])
+def test_unchanged_data_is_certified_at_once(before, backend):
+    """One read for the moments, one for the certificate, two for the second look."""
+    X = DATA.X if backend == "numpy" else da.from_array(DATA.X, chunks=(300, -1))
+    again = GPGC(redundancy=2.0, tol=1e-6, warm_start=before).fit(X, DATA.y, groups=DATA.groups)
+    assert again.n_iter_ == 1
+    assert again.n_reads_ == 4
+    assert again.log_evidence_ == pytest.approx(before.log_evidence_, abs=1e-6)
+    np.testing.assert_allclose(again.coef_, before.coef_, rtol=1e-3, atol=1e-5)
+
+
+def test_redundancy_is_solved_for(before):
+    options = {"groups": DATA.groups, "trusted": WRONG}
+    first = GPGC().fit(DATA.X, DATA.y, groups=DATA.groups)
+    full = GPGC().fit(DATA.X, CORRECTED, **options)
+    warm = GPGC(warm_start=first).fit(DATA.X, CORRECTED, **options)
+    assert warm.converged_
+    assert warm.redundancy_ == pytest.approx(full.redundancy_, rel=0.02)
+    assert warm.n_reads_ < full.n_reads_
+
+
+def test_groups_with_more_rows_than_features():
+    """Their statistics are read once."""
+    small = DATA.X[:, :20]
+    given = {"redundancy": 2.0, "tol": 1e-6, "rounds": 0}
+    first = GPGC(**given).fit(small, DATA.y, groups=DATA.groups)
+    options = {"groups": DATA.groups, "trusted": WRONG}
+    full = GPGC(**given).fit(small, CORRECTED, **options)
+    warm = GPGC(**given, warm_start=first).fit(small, CORRECTED, **options)
+    assert warm.converged_
+    assert warm.log_evidence_ == pytest.approx(full.log_evidence_, abs=1e-3)
+    assert warm.n_reads_ <= full.n_reads_ <= 3
+
+
+def test_new_and_missing_groups(before):
+    """New groups start at the typical noise, and missing ones do not matter."""
+    kept = DATA.groups >= 5
+    names = np.where(DATA.groups < 10, DATA.groups + 100, DATA.groups)[kept]
+    given = {"redundancy": 2.0, "tol": 1e-6, "rounds": 0}
+    full = GPGC(**given).fit(DATA.X[kept], DATA.y[kept], groups=names)
+    warm = GPGC(**given, warm_start=before).fit(DATA.X[kept], DATA.y[kept], groups=names)
+    assert warm.converged_
+    assert warm.log_evidence_ == pytest.approx(full.log_evidence_, abs=1e-3)
+
+
+def test_owners(before):
+    owners = {group: group % 5 for group in range(60)}
+    given = {"redundancy": 2.0, "tol": 1e-6, "rounds": 0}
+    options = {"groups": DATA.groups, "noise_groups": owners, "trusted": WRONG}
+    full = GPGC(**given).fit(DATA.X, CORRECTED, **options)
+    warm = GPGC(**given, warm_start=before).fit(DATA.X, CORRECTED, **options)
+    assert warm.log_evidence_ == pytest.approx(full.log_evidence_, abs=1e-3)
+
+
+def test_one_noise_for_all(before):
+    """Without groups there is one noise, and the fit is the ordinary one."""
+    warm = GPGC(redundancy=2.0, warm_start=GPGC(redundancy=2.0).fit(DATA.X, DATA.y))
+    plain = GPGC(redundancy=2.0).fit(DATA.X, DATA.y)
+    assert warm.fit(DATA.X, DATA.y).log_evidence_ == plain.log_evidence_
+
+
+def test_other_settings_are_errors_before_anything_is_read(before):
+    def unreadable(block):
+        raise AssertionError("X was read")
+
+    X = da.from_array(DATA.X, chunks=(300, -1)).map_blocks(unreadable, meta=np.empty((0, 0)))
+    start = {"redundancy": 2.0, "warm_start": before}
+    good = {"X": X, "y": DATA.y, "groups": DATA.groups}
+    names = np.array([f"g{group}" for group in DATA.groups])
+    for parameters, changes, message in (
+        ({"warm_start": before}, {}, "redundancy=2.0, and this fit has redundancy='auto'"),
+        (start, {"X": X[:, :30]}, "90 features, and X has 30"),
+        (start, {"feature_groups": np.arange(90) % 2}, "the feature groups all"),
+        (start, {"y": DATA.y + 1}, "the classes 0, 1, not 1, 2"),
+        (start, {"groups": names}, "none of the groups"),
+        ({"warm_start": GPGC()}, {}, "not fitted"),
+    ):
+        given = good | changes
+        with pytest.raises(InputError, match=message):
+            GPGC(**parameters).fit(given.pop("X"), **given)
+    with pytest.raises(InputTypeError, match="a fitted GPGC, got GP"):
+        GPGC(warm_start=GP()).fit(X, DATA.y)
+
+
+def test_rows_that_are_not_finite_are_named(before):
+    X = DATA.X.copy()
+    X[7, 3] = np.nan
+    lazy = da.from_array(X, chunks=(300, -1))
+    with pytest.raises(InputError, match="row"):
+        GPGC(redundancy=2.0, warm_start=before).fit(lazy, DATA.y, groups=DATA.groups)
+
+
+def test_a_model_does_not_keep_its_start(before, tmp_path):
+    warm = GPGC(redundancy=2.0, warm_start=before).fit(DATA.X, DATA.y, groups=DATA.groups)
+    assert pickle.loads(pickle.dumps(warm)).warm_start is None
+    warm.save(tmp_path / "model.zarr")
+    assert load(tmp_path / "model.zarr").warm_start is None
+
+
+def test_command(run, tmp_path):
+    images, masks = save_pairs(tmp_path, 14)
+    data, model = tmp_path / "data.zarr", tmp_path / "model.zarr"
+    ingest(images, masks, data, recipe=QUICK)
+    train(data, model)
+    VerdictLog(Location.of(data)).append(Verdict("photo_003.jpg", "confirmed"))
+    full = GPGC().fit(open_dataset(data))
+    copy = shutil.copytree(model, tmp_path / "copy.zarr")
+    code, _, err = run("fit", data, "-o", copy, "--from", copy, "--overwrite")
+    assert code == 0, err
+    again = load(copy)
+    assert len(again.verdicts_) == 1
+    assert again.redundancy_ == pytest.approx(full.redundancy_, rel=0.05)
+    assert again.review_["flags"][3] == "confirmed"
+    code, _, err = run("fit", data, "-o", tmp_path / "x.zarr", "--from", model, "--method", "gp")
+    assert code == 1
+    assert "only gpgc can" in err
+    code, _, err = run(
+        "fit", data, "-o", tmp_path / "x.zarr", "--from", model, "--redundancy", "1.0"
+    )
+    assert code == 1
+    assert "redundancy" in err
+    resumed = train(data, copy, start=model, run=RunOptions(resume=True))
+    assert resumed.log_evidence_ == again.log_evidence_
