@@ -33,6 +33,7 @@ from gpgc_dask.cli import (
     predict,
     rank,
     report,
+    review,
 )
 from gpgc_dask.cli.console import note, print_error
 from gpgc_dask.core.errors import GpgcError
@@ -129,6 +130,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
     "select": (rank.select, rank.SELECT_EXAMPLE),
     "export": (export.export, export.EXAMPLE),
     "report": (report.report, report.EXAMPLE),
+    "review": (review.review, review.EXAMPLE),
     "predict": (predict.predict, predict.EXAMPLE),
     "evaluate": (evaluate.evaluate, evaluate.EXAMPLE),
     "compare": (compare.compare, compare.EXAMPLE),
