@@ -56,7 +56,7 @@ class Outlook:
                 "The number of bad masks is not estimated: that takes a model of at least "
                 f"{MIN_IMAGES} images."
             )
-        return f"About {_text(self.left)} of the {rest:,} {masks} without a verdict are bad."
+        return f"About {_text(self.left)} of the {rest:,} {masks} still to be looked at are bad."
 
     @property
     def gain_text(self) -> str:

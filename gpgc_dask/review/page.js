@@ -1,6 +1,6 @@
 // -- which image: the server reserves the next ones for this page --------------------------------------------
 const AHEAD = 4;
-let past = [], place = -1, queue = [], others = {}, count = data.count, going = 0, refused = false;
+let past = [], place = -1, queue = [], others = {}, count = data.count, going = 0, offline = false;
 const skipped = new Set(), button = (key) => document.querySelector(`button[data-key="${key}"]`);
 function report(text, isBad = false) {
   $("line").textContent = text;
@@ -124,7 +124,7 @@ function takeRegion() {
   saveMask();
   afterEdit();
 }
-async function undoVerdict() {
+function undoVerdict() {
   if (blocked()) return;
   const image = decidedKind(showing()) ? showing() : mine.findLast((one) => decidedKind(one));
   if (image === undefined) { report("There is no verdict of yours to take back."); return; }
@@ -132,7 +132,6 @@ async function undoVerdict() {
   mine.splice(mine.lastIndexOf(image), 1);
   skipped.delete(image);
   report(`${data.images.image[image]}: the verdict is withdrawn.`);
-  while (sending) await pause(10); // the picture is that without the correction
   for (const key of [...loaded.keys()]) if (key.startsWith(`${image} `)) loaded.delete(key);
   visit(image);
 }
@@ -162,7 +161,7 @@ async function talk() {
     if (!outbox.length) showProblem("");
   } catch (error) {
     showProblem(error.status === 401 ? WRONG_TOKEN : error.status ? error.message : "The server does not answer; trying again…");
-    refused = true;
+    offline = true;
     return;
   }
   if (answer.run !== data.run || answer.basis !== data.basis) {
@@ -172,8 +171,8 @@ async function talk() {
     again = true;
     return;
   }
-  if (refused && outbox.length) flush();
-  refused = false;
+  if (offline && outbox.length) flush();
+  offline = false;
   ({ others, count } = answer);
   if (order === $("order").value) queue = answer.next;
   for (const one of answer.news) {
@@ -295,15 +294,15 @@ for (const view of views) {
     if (view !== largeView()) { enlargeView(view); return; }
     canvas.setPointerCapture(event.pointerId);
     canvas.focus();
-    const paints = tool && isEditable(view) && event.button === 0;
-    drag = { paints, from: [event.clientX, event.clientY] };
-    if (paints) { cursor = pointAt(view, event); beginPainting(cursor); }
+    const isPainting = tool && isEditable(view) && event.button === 0;
+    drag = { isPainting, from: [event.clientX, event.clientY] };
+    if (isPainting) { cursor = pointAt(view, event); beginPainting(cursor); }
     event.preventDefault();
   });
   canvas.addEventListener("pointermove", (event) => {
     if (!shown || view !== largeView()) return;
     if (tool) cursor = pointAt(view, event);
-    if (drag && drag.paints) paintTo(cursor);
+    if (drag && drag.isPainting) paintTo(cursor);
     else if (drag) {
       const ratio = (canvas.width / canvas.clientWidth) / scaleOf(view);
       moveCamera((drag.from[0] - event.clientX) * ratio, (drag.from[1] - event.clientY) * ratio);

@@ -21,6 +21,7 @@ async function fetchPicture(image) {
   return { about, photo, given: new Uint8Array(given), predicted: new Uint8Array(predicted), segments: new Uint16Array(segments) };
 }
 async function prepare(image) {
+  while (isWaiting(image)) await pause(20); // the picture is that after the verdict
   const { about, photo, given, predicted, segments } = await fetchPicture(image);
   const { width, height } = about;
   const picture = { image, about, width, height, photo, given, predicted, segments, mask: given.slice(), layers: {}, undo: [], redo: [], owners: null };

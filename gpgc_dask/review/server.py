@@ -233,8 +233,7 @@ class _Handler(RequestHandler):
         error = (more.get("exc_info") or (None, None, None))[1]
         expected = isinstance(error, GpgcError | OSError) and not isinstance(error, HTTPError)
         text = str(error) if expected else self._reason
-        self.set_header("Content-Type", "application/json; charset=utf-8")
-        self.finish(json.dumps({"error": text}))
+        self.finish_json({"error": text})
 
     def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
         if not isinstance(value, HTTPError | GpgcError):
@@ -244,13 +243,14 @@ class _Handler(RequestHandler):
         """Run a function in a thread, so that the server answers others meanwhile."""
         try:
             return await IOLoop.current().run_in_executor(self.server.pool, call, *arguments)
-        except OutdatedError as error:
-            self.set_status(409)
-            self.finish(json.dumps({"error": str(error)}))
         except InputError as error:
-            self.set_status(400)
-            self.finish(json.dumps({"error": str(error)}))
+            self.set_status(409 if isinstance(error, OutdatedError) else 400)
+            self.finish_json({"error": str(error)})
         return None
+
+    def finish_json(self, answer: Mapping[str, Any]) -> None:
+        self.set_header("Content-Type", "application/json; charset=utf-8")
+        self.finish(json.dumps(answer))
 
 
 class _Nothing(_Handler):
@@ -286,8 +286,7 @@ class _Call(_Handler):
         }
         answer = await self.work(calls[name])
         if not self._finished:
-            self.set_header("Content-Type", "application/json; charset=utf-8")
-            self.finish(json.dumps({} if answer is None else answer))
+            self.finish_json({} if answer is None else answer)
 
     def _request(self) -> dict[str, Any]:
         kind = self.request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
