@@ -59,8 +59,10 @@ class Basis:
 
     @cached_property
     def key(self) -> str:
-        """Identifies the predictions: verdicts that take them name it."""
-        return hashlib.blake2b(self.predicted.tobytes(), digest_size=8).hexdigest()
+        """Identifies predictions and numbers: verdicts that take the model's mask name it."""
+        digest = hashlib.blake2b(self.predicted.tobytes(), digest_size=8)
+        digest.update(self.table["quality"].to_numpy(dtype=np.float64).tobytes())
+        return digest.hexdigest()
 
     @property
     def names(self) -> list[str]:

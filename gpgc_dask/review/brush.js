@@ -92,6 +92,7 @@ function endPainting() {
   edit = null;
 }
 function afterEdit(keep = current) {
+  compare(shown);
   shown.differences = findDifferences(shown);
   listRegions(keep);
   captions();

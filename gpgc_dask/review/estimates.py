@@ -76,7 +76,9 @@ def _text(count: BadCount) -> str:
     return f"{count.estimate:,} ({count.low:,}–{count.high:,})"
 
 
-def estimate_outlook(table: pd.DataFrame, order: Sequence[int], kinds: Mapping[int, str]) -> Outlook:
+def estimate_outlook(
+    table: pd.DataFrame, order: Sequence[int], kinds: Mapping[int, str]
+) -> Outlook:
     """Estimate what a review has still to gain.
 
     Parameters

@@ -61,8 +61,20 @@ function visit(image) {
   sync();
 }
 const free = () => queue.filter((image) => image !== showing() && !decidedKind(image) && !skipped.has(image));
-function prefetch() {
-  if (showing() >= 0) picture(showing()).then(() => { for (const image of free().slice(0, AHEAD)) picture(image).catch(() => {}); }, () => {});
+// Load the next images, one after the other: the first is needed first.
+let fetching = false;
+async function prefetch() {
+  if (fetching) return;
+  fetching = true;
+  try {
+    await picture(showing());
+    for (;;) { // the queue may change meanwhile
+      const image = free().slice(0, AHEAD).find((one) => !loaded.has(keyOf(one)));
+      if (image === undefined) break;
+      await picture(image);
+    }
+  } catch { /* it is tried again after the next sync */ }
+  fetching = false;
 }
 async function advance() {
   let [next] = free();
@@ -137,6 +149,7 @@ function undoVerdict() {
 }
 function discard() {
   while (isDirty(shown) && stepEdit(shown, true));
+  compare(shown);
   if (isDirty(shown)) { shown.mask.set(shown.given); for (const kind of ["given", "differ"]) renderLayer(shown, kind); }
   shown.undo.length = shown.redo.length = 0;
   afterEdit();
@@ -160,7 +173,7 @@ async function talk() {
     answer = await call("sync", { session, name, order, showing: seen, skipped: [...skipped], count });
     if (!outbox.length) showProblem("");
   } catch (error) {
-    showProblem(error.status === 401 ? WRONG_TOKEN : error.status ? error.message : "The server does not answer; trying again…");
+    if (!outbox.length) showProblem(error.status === 401 ? WRONG_TOKEN : error.status ? error.message : "The server does not answer; trying again…");
     offline = true;
     return;
   }
@@ -183,7 +196,7 @@ async function talk() {
   }
   showOutlook(answer);
   showFacts();
-  prefetch();
+  if (showing() >= 0) prefetch();
 }
 function showOutlook({ outlook, people, fit }) {
   $("left").textContent = outlook.left_text;

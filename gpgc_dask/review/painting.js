@@ -24,7 +24,7 @@ async function prepare(image) {
   while (isWaiting(image)) await pause(20); // the picture is that after the verdict
   const { about, photo, given, predicted, segments } = await fetchPicture(image);
   const { width, height } = about;
-  const picture = { image, about, width, height, photo, given, predicted, segments, mask: given.slice(), layers: {}, undo: [], redo: [], owners: null };
+  const picture = { image, about, width, height, photo, given, predicted, segments, mask: given.slice(), layers: {}, undo: [], redo: [], owners: null, dirty: false };
   picture.grey = new OffscreenCanvas(width, height);
   const context = picture.grey.getContext("2d");
   context.filter = GREY;
@@ -37,22 +37,23 @@ async function prepare(image) {
   picture.differences = findDifferences(picture);
   return picture;
 }
-// The picture of an image: a promise that is kept for a while.
+function keyOf(image) {
+  const own = decidedKind(image);
+  return `${image} ${data.basis} ${own && own.kind === "corrected" ? own.id : ""}`;
+}
+// The picture of an image: a promise that is kept until others are needed more.
 function picture(image) {
-  const own = decidedKind(image), key = `${image} ${data.basis} ${own && own.kind === "corrected" ? own.id : ""}`;
-  if (!loaded.has(key)) {
-    const promise = prepare(image);
-    loaded.set(key, promise);
-    promise.catch(() => loaded.delete(key));
-  } else {
-    loaded.set(key, (() => { const promise = loaded.get(key); loaded.delete(key); return promise; })());
-  }
+  const key = keyOf(image), promise = loaded.get(key) || prepare(image);
+  loaded.delete(key);
+  loaded.set(key, promise);
+  promise.catch(() => loaded.delete(key));
   while (loaded.size > MAX_LOADED) loaded.delete(loaded.keys().next().value);
-  return loaded.get(key);
+  return promise;
 }
 // After a correction was saved, the picture in memory is that of the corrected mask.
 function keepPicture(picture, id) {
   picture.given = picture.mask.slice();
+  picture.dirty = false;
   loaded.set(`${picture.image} ${data.basis} ${id}`, Promise.resolve(picture));
 }
 
@@ -69,8 +70,8 @@ function renderLayer(picture, kind, changed = [0, 0, picture.width, picture.heig
   if (right <= left || bottom <= top) return;
   const pixels = new ImageData(right - left, bottom - top), out = pixels.data;
   const inside = kind === "differ" ? DIFFERENCE : INSIDE;
-  paintCodes(scratch, width, height, inside, (i, colour, share) => {
-    const x = i % width, at = 4 * (((i - x) / width - top) * (right - left) + x - left);
+  paintCodes(scratch, width, height, inside, (i, colour, share, x, y) => {
+    const at = 4 * ((y - top) * (right - left) + x - left);
     out[at] = colour[0];
     out[at + 1] = colour[1];
     out[at + 2] = colour[2];
@@ -80,7 +81,13 @@ function renderLayer(picture, kind, changed = [0, 0, picture.width, picture.heig
 }
 
 // -- edits: sets of pixels with their classes before and after --------------------------------------------
-const isDirty = (picture) => picture !== null && picture.mask.some((code, i) => code !== picture.given[i]);
+const isDirty = (picture) => picture !== null && picture.dirty;
+function compare(picture) {
+  const { mask, given } = picture;
+  let i = 0;
+  while (i < mask.length && mask[i] === given[i]) i++;
+  picture.dirty = i < mask.length;
+}
 function boxOf(picture, pixels) {
   let [left, top, right, bottom] = [picture.width, picture.height, 0, 0];
   for (const i of pixels) {
@@ -109,6 +116,7 @@ function stepEdit(picture, back) {
   const edit = from.pop();
   if (!edit) return false;
   applyEdit(picture, back ? inverse(edit) : edit);
+  compare(picture);
   to.push(edit);
   return true;
 }

@@ -78,7 +78,7 @@ class Photos:
         h, w = self.display_size(photo)
         pixels, _, problem = read_or_grey(self._paths[photo], (h, w), SIDE)
         segments = self._segments(photo)
-        given = sample_codes(self._given(photo, correction), h, w)
+        given = sample_codes(self._read_given(photo, correction), h, w)
         predicted = paint(segments, self._predicted(photo), h, w)
         parts = {
             "photo": encode_jpeg(pixels, QUALITY),
@@ -124,10 +124,10 @@ class Photos:
         else:
             n_classes = len(self.basis.dataset.attrs["classes"])
             edited = decode_runs(mask, *self.display_size(photo), n_classes)
-            codes = apply_edits(self._given(photo, current), edited)
+            codes = apply_edits(self._read_given(photo, current), edited)
         return make_correction(self.basis.dataset, photo, codes)
 
-    def _given(self, photo: int, correction: Correction | None) -> Codes:
+    def _read_given(self, photo: int, correction: Correction | None) -> Codes:
         """(H, W) class codes of the mask: the corrected one, its file, or what ingest has kept."""
         size = self._sizes[photo]
         if correction is not None and correction.mask.shape == size:

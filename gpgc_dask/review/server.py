@@ -218,10 +218,11 @@ class _Handler(RequestHandler):
         origin = headers.get("Origin")
         if origin is not None and origin != f"http://{host}":
             raise HTTPError(403, reason="Wrong origin")
-        if headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
-            # A link on another page may lead here; no other page may load anything from here.
-            if headers.get("Sec-Fetch-Mode") != "navigate" or self.request.path != "/":
-                raise HTTPError(403, reason="Wrong origin")
+        # A link on another page may lead here; no other page may load anything from here.
+        is_link = headers.get("Sec-Fetch-Mode") == "navigate" and self.request.path == "/"
+        is_own = headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin")
+        if not (is_own or is_link):
+            raise HTTPError(403, reason="Wrong origin")
 
     def check_token(self) -> None:
         sent = self.request.headers.get("Authorization", "").encode("utf-8", "replace")

@@ -221,7 +221,7 @@ class Review:
             raise InputError(f"a verdict is one of {', '.join(KINDS)}")
         correction = None
         if kind == "corrected":
-            basis, mask = request.get("basis"), request.get("mask")
+            basis, mask = _text(request, "basis", 32), request.get("mask")
             if mask == "model" and basis not in self._photos:
                 raise OutdatedError(
                     "the mask is that of another model than the one that the server has now: look "

@@ -19,6 +19,7 @@ from gpgc_dask.core.errors import InputError, NotReviewedError
 from gpgc_dask.data.verdicts import Verdict, VerdictLog
 from gpgc_dask.imaging.painting import paint_image
 from gpgc_dask.models.review import predict_and_review
+from gpgc_dask.pipelines.ingest import ingest
 from gpgc_dask.pipelines.train import train
 from gpgc_dask.review.masks import encode_runs
 from gpgc_dask.review.refit import make_refit
@@ -26,6 +27,7 @@ from gpgc_dask.review.server import ReviewServer, is_loopback
 from gpgc_dask.review.state import Review
 from gpgc_dask.storage.location import Location
 from tests.review.conftest import CORRUPTED, HOSTILE
+from tests.support.ingesting import QUICK
 from tests.support.review import TOKEN, ReviewProcess, read_log, request, serving, verdict
 
 pytestmark = pytest.mark.newest
@@ -93,9 +95,6 @@ def test_a_photo_that_is_gone_is_grey(reviewed, tmp_path):
     folder = tmp_path / "copy"
     shutil.copytree(reviewed, folder)
     shutil.rmtree(folder / "data.zarr")
-    from gpgc_dask.pipelines.ingest import ingest
-    from tests.support.ingesting import QUICK
-
     ingest(folder / "images", folder / "masks", folder / "data.zarr", recipe=QUICK)
     train(folder / "data.zarr", folder / "own.zarr", parameters={"rounds": 0})
     (folder / "images/photo_003.jpg").unlink()
@@ -110,7 +109,12 @@ def test_a_photo_that_is_gone_is_grey(reviewed, tmp_path):
 
 def test_verdicts_are_in_the_dataset(server, review, reviewed, place):
     one, two, three = (number_of(review, name) for name in CORRUPTED)
-    for body in (verdict(one), verdict(two, "rejected"), verdict(three), verdict(three, "withdrawn")):
+    for body in (
+        verdict(one),
+        verdict(two, "rejected"),
+        verdict(three),
+        verdict(three, "withdrawn"),
+    ):
         assert request(server.port, "/api/verdict", body)[0] == 200
     kinds = open_dataset(place)["verdict"].values
     assert [kinds[n] for n in (one, two, three)] == ["confirmed", "rejected", ""]
@@ -329,6 +333,7 @@ def test_numbers_out_of_range(server):
         {"kind": "corrected", "mask": [9, 4800]},
         {"kind": "corrected", "mask": [0, 10**18]},
         {"kind": "corrected", "mask": "/etc/passwd"},
+        {"kind": "corrected", "mask": "model", "basis": {}},
     ],
     ids=str,
 )
@@ -357,14 +362,19 @@ def test_huge_uploads_are_not_read(server):
         assert b" 400 " in sent.recv(100) or sent.recv(1) == b""
     with socket.create_connection(("127.0.0.1", server.port), 10) as sent:
         sent.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n")
-        with pytest.raises(OSError, match=r".*"):
-            for _ in range(40):
-                sent.sendall(b"100000\r\n" + b"x" * 0x100000 + b"\r\n")
+        chunk = b"100000\r\n" + b"x" * 0x100000 + b"\r\n"
+        with pytest.raises(OSError, match=r"reset|pipe|aborted"):
+            sent.sendall(chunk * 40)
     assert request(server.port, "/api/start", {})[0] == 200
 
 
 def test_headers(server):
-    for path, token in (("/", None), ("/page.js", None), ("/page.css", None), ("/api/picture/0", TOKEN)):
+    for path, token in (
+        ("/", None),
+        ("/page.js", None),
+        ("/page.css", None),
+        ("/api/picture/0", TOKEN),
+    ):
         status, _, headers = request(server.port, path, token=token)
         assert status == 200
         policy = headers["Content-Security-Policy"]
@@ -426,8 +436,6 @@ def test_two_people_and_a_server_that_is_killed(reviewed, place):
                 try:
                     status, *_ = request(port, "/api/verdict", body, token=server.token)
                 except OSError:
-                    if person is None:
-                        raise
                     threading.Event().wait(0.05)
                     continue
                 assert status == 200

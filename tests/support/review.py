@@ -23,7 +23,7 @@ TOKEN = "a-token-of-the-tests"
 @contextmanager
 def serving(review, **options):
     """The server of a review, in a thread, at a free port."""
-    server = ReviewServer(review, port=0, token=TOKEN, **options)
+    server = ReviewServer(review, **{"port": 0, "token": TOKEN} | options)
     ready, loop = threading.Event(), asyncio.new_event_loop()
     end = asyncio.Event()
 

@@ -205,7 +205,7 @@ def render_page(content: dict[str, Any], packed: list[Any]) -> str:
     style = "".join(read_parts("base.css", "page.css"))
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
-    template = environment.from_string(*read_parts("page.html"))
+    template = environment.from_string(read_parts("page.html")[0])
     variables = content | {"data": content["data"] | {"chunk": CHUNK, "pictures": len(packed)}}
     return template.render(
         **variables,

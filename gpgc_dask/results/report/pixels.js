@@ -18,7 +18,7 @@ const paints = {
     : given === data.background ? MISSING : predicted === data.background ? SPURIOUS
       : (given + 1) * BASE + CLASSES + predicted,
 };
-// Call put(pixel, colour, share) for each pixel that shows something, within [left, top, right, bottom]; whether some are void.
+// Call put(pixel, colour, share, x, y) for each pixel that shows something, within [left, top, right, bottom]; whether some are void.
 function paintCodes(codes, width, height, inside, put, [left, top, right, bottom] = [0, 0, width, height]) {
   const n = width * height;
   let hasVoid = false;
@@ -36,7 +36,7 @@ function paintCodes(codes, width, height, inside, put, [left, top, right, bottom
         if ((x > 0 && codes[i - 1] !== code) || (x < width - 1 && codes[i + 1] !== code)
           || (i >= width && codes[i - width] !== code) || (i < n - width && codes[i + width] !== code)) share = EDGE;
       }
-      put(i, colour, share);
+      put(i, colour, share, x, y);
     }
   }
   return hasVoid;
