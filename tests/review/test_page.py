@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 
 import numpy as np
@@ -220,7 +221,8 @@ def test_discarded_edits(opened, place):
 
 def test_zoom_views_and_help(opened):
     def large():
-        return opened.page.locator(".large canvas").screenshot()
+        picture = opened.page.locator(".large canvas").screenshot()
+        return np.asarray(Image.open(io.BytesIO(picture)).convert("RGB")).astype(int)
 
     opened.wait_until("document.getElementById('seen').textContent !== ''")
     opened.page.wait_for_timeout(300)
@@ -230,10 +232,10 @@ def test_zoom_views_and_help(opened):
         opened.page.wait_for_timeout(80)
         pictures.append(large())
     start, zoomed, moved, home, photo, back, model, difference, again = pictures
-    print([(a==b) for a in pictures for b in pictures])
-    [open(f'/tmp/wt/z{i}.png','wb').write(x) for i,x in enumerate(pictures)]
-    assert start == home == back == again
-    assert len({start, zoomed, moved, photo, model, difference}) == 6
+    for same in (home, back, again):
+        assert np.abs(same - start).max() <= 2
+    for other in (zoomed, moved, photo, model, difference):
+        assert np.abs(other - start).max() > 50
     opened.press("?")
     opened.page.wait_for_selector("#help[open]")
     text = opened.page.inner_text("#help")
