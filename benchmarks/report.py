@@ -48,7 +48,9 @@ MEASURE = """async () => {
 }"""
 
 
-def save_photos(folder: Path, n: int, distinct: int) -> None:
+def save_photos(
+    folder: Path, n: int, distinct: int, height: int = HEIGHT, width: int = WIDTH
+) -> None:
     """n photos with masks, of which as many as given are different."""
     for kind in ("images", "masks"):
         (folder / kind).mkdir()
@@ -56,7 +58,7 @@ def save_photos(folder: Path, n: int, distinct: int) -> None:
         photo, mask = (folder / f"{kind}/{number:05d}" for kind in ("images", "masks"))
         photo, mask = photo.with_suffix(".jpg"), mask.with_suffix(".png")
         if number < distinct:
-            pixels, truth = draw(number, HEIGHT, WIDTH)
+            pixels, truth = draw(number, height, width)
             value = 1 + number % (len(CLASSES) - 1)
             Image.fromarray(pixels).save(photo, quality=90)
             Image.fromarray((truth * value).astype(np.uint8)).save(mask)

@@ -1,8 +1,8 @@
 """Make the pictures of what users see in a browser: ``python docs/screenshot.py [NAME …]``.
 
-report.jpg: the demo's report; notebook.jpg: a notebook of examples/ in JupyterLab, after all of it
-has run; dashboard.jpg: Dask's dashboard during that notebook's fit. Needs Chromium and playwright,
-and for the last two ``pip install "gpgc_dask[notebook]"``.
+report.jpg: the demo's report; review.jpg: its review page; notebook.jpg: a notebook of examples/
+in JupyterLab, after all of it has run; dashboard.jpg: Dask's dashboard during that notebook's fit.
+Needs Chromium and playwright, and for the last two ``pip install "gpgc_dask[notebook]"``.
 """
 
 from __future__ import annotations
@@ -63,6 +63,28 @@ def shoot_report(target: Path) -> None:
         page.wait_for_selector("canvas")
         page.wait_for_timeout(1000)
         save(page, target)
+
+
+def shoot_review(target: Path) -> None:
+    with tempfile.TemporaryDirectory() as place, browser(1366, 840, 1.0) as page:
+        found = run_demo(Path(place) / "demo", client=connect())
+        folder = Path(found.report).parent
+        command = [sys.executable, "-m", "gpgc_dask", "review", "--no-browser", "--port=0"]
+        command += [str(folder / "data.zarr"), str(folder / "model.zarr")]
+        server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        try:
+            page.goto(re.search(r"http:\S+", server.stdout.readline())[0])
+            page.fill("#name", "Anna")
+            page.keyboard.press("Enter")
+            page.wait_for_selector("html[data-shown]")
+            for key in "mcxmmmmmmmmmmmmmmmmmmmmmmmmmmmmm":
+                page.keyboard.press(key)
+                page.wait_for_timeout(400)
+            page.wait_for_timeout(3500)
+            save(page, target, quality=80)
+        finally:
+            server.terminate()
+            server.wait()
 
 
 @contextmanager
@@ -159,7 +181,12 @@ def shoot_dashboard(target: Path) -> None:
             save(page, target)
 
 
-SHOTS = {"report": shoot_report, "notebook": shoot_notebook, "dashboard": shoot_dashboard}
+SHOTS = {
+    "report": shoot_report,
+    "review": shoot_review,
+    "notebook": shoot_notebook,
+    "dashboard": shoot_dashboard,
+}
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 import gpgc_dask.gp.oracle.dask as dask_oracle
 from gpgc_dask.cli import main
 from gpgc_dask.pipelines.ingest import ingest
+from tests.support.browser import FLAGS, find_chromium
 from tests.support.images import save_pairs
 from tests.support.ingesting import QUICK
 
@@ -103,3 +104,14 @@ def run(capsys):
         return ended.value.code or 0, out, err
 
     return call
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A browser for the pages of results and reviews."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    path = find_chromium()
+    with playwright.sync_playwright() as running:
+        browser = running.chromium.launch(executable_path=path, args=FLAGS)
+        yield browser
+        browser.close()

@@ -152,7 +152,7 @@ class VerdictLog:
         keys = self.keys()
         missing = [key for key in keys if key not in self._known]
         with ThreadPoolExecutor(MAX_CONCURRENT) as pool:
-            self._known.update(zip(missing, pool.map(self._read_one, missing), strict=True))
+            self._known.update(zip(missing, pool.map(self.read_one, missing), strict=True))
         return [self._known[key] for key in keys]
 
     def keys(self) -> list[str]:
@@ -160,7 +160,8 @@ class VerdictLog:
         names = self.location.names(VERDICTS_FOLDER)
         return [f"{VERDICTS_FOLDER}/{name}" for name in names if name.endswith(".json")]
 
-    def _read_one(self, key: str) -> Verdict:
+    def read_one(self, key: str) -> Verdict:
+        """Read one verdict by the name of its file; it is not kept in memory."""
         content = self.location.read(key)
         try:
             verdict = _from_bytes(content)

@@ -22,14 +22,19 @@ from gpgc_dask.imaging.dataset_masks import DatasetMasks
 from gpgc_dask.imaging.masks import VOID, Codes
 from gpgc_dask.imaging.painting import paint, rows_of, segment_chunks
 from gpgc_dask.imaging.photos import Orientation, Pixels, read_photo, silence_pillow
-from gpgc_dask.imaging.superpixels import Segments, class_counts, nearest_rows
+from gpgc_dask.imaging.superpixels import Segments, class_counts, sample_codes
 
 __all__ = [
     "Painted",
     "Picture",
     "corrected_mask",
+    "encode_jpeg",
+    "open_masks",
     "paint_pictures",
     "pictures",
+    "read_drawn_mask",
+    "read_or_grey",
+    "scaled_size",
     "thumbnail_side",
 ]
 
@@ -101,7 +106,8 @@ class Picture:
         """Encode a painted image."""
         labels = np.stack([image.given, image.predicted, np.zeros_like(image.given)], axis=2)
         height, width = image.given.shape
-        photo, mask = _jpeg(image.pixels), _png(labels.astype(np.uint8))
+        photo = base64.b64encode(encode_jpeg(image.pixels)).decode()
+        mask = _png(labels.astype(np.uint8))
         return cls(width, height, photo, mask, image.gone, image.changed)
 
 
@@ -187,7 +193,7 @@ def _make(
     side: int,
     finish: Callable[[Painted], Made],
 ) -> Iterator[tuple[int, Made]]:
-    masks = _masks(dataset)
+    masks = open_masks(dataset)
     silence_pillow()
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for numbers, tasks in _blocks(dataset, predicted, photos):
@@ -195,7 +201,7 @@ def _make(
             yield from zip(numbers, made, strict=True)
 
 
-def _masks(dataset: xr.Dataset) -> DatasetMasks | None:
+def open_masks(dataset: xr.Dataset) -> DatasetMasks | None:
     """The masks of the dataset; None if the file that held them all is gone."""
     try:
         return DatasetMasks.from_dataset(dataset)
@@ -239,23 +245,56 @@ def corrected_mask(dataset: xr.Dataset, photo: int) -> Codes | None:
     return np.asarray(dataset["mask"][photo, :h, :w].values)
 
 
-def _paint(task: _Task, masks: DatasetMasks | None, side: int) -> Painted:
-    scale = min(side / max(task.height, task.width), 1.0)
-    h, w = (max(round(n * scale), 1) for n in (task.height, task.width))
-    given: Labels = paint(task.segments, task.given, h, w)
+def scaled_size(height: int, width: int, side: int) -> tuple[int, int]:
+    """Height and width of a photo that is scaled down to a longest side of ``side`` pixels."""
+    scale = min(side / max(height, width), 1.0)
+    return max(round(height * scale), 1), max(round(width * scale), 1)
+
+
+def read_or_grey(
+    path: str, size: tuple[int, int], side: int
+) -> tuple[Pixels, Orientation | None, str]:
+    """Read a photo, or make a grey picture in its place.
+
+    Parameters
+    ----------
+    path : str
+        The photo.
+    size : tuple of int
+        Height and width that it is expected to have after it is scaled down.
+    side : int
+        Longest side in pixels to which it is scaled down.
+
+    Returns
+    -------
+    pixels : (height, width, 3) array of uint8
+    orientation : Orientation or None
+        None if the picture is grey, as the photo cannot be read any more or has another size.
+    problem : str
+        Why; empty if it is the photo.
+    """
     try:
-        photo = read_photo(task.image_path, side)
-        pixels, gone = photo.pixels, photo.pixels.shape[:2] != (h, w)
-        own = None if gone or task.corrected is not None else masks
-        drawn = _read_mask(own, task.photo, photo.orientation)
-    except UnusableFileError:
-        gone, drawn = True, None
-    if gone:
-        pixels = np.full((h, w, 3), GONE, dtype=np.uint8)
+        photo = read_photo(path, side)
+    except UnusableFileError as error:
+        problem = str(error)
+    else:
+        if photo.pixels.shape[:2] == size:
+            return photo.pixels, photo.orientation, ""
+        problem = "has another size than at ingest"
+    return np.full((*size, 3), GONE, dtype=np.uint8), None, problem
+
+
+def _paint(task: _Task, masks: DatasetMasks | None, side: int) -> Painted:
+    h, w = scaled_size(task.height, task.width, side)
+    given: Labels = paint(task.segments, task.given, h, w)
+    pixels, orientation, _ = read_or_grey(task.image_path, (h, w), side)
+    gone = orientation is None
+    own = None if task.corrected is not None else masks
+    drawn = None if orientation is None else read_drawn_mask(own, task.photo, orientation)
     changed = drawn is not None and _has_changed(drawn, task)
     drawn = drawn if task.corrected is None else task.corrected
     if drawn is not None:
-        given = drawn[nearest_rows(h, drawn.shape[0])][:, nearest_rows(w, drawn.shape[1])]
+        given = sample_codes(drawn, h, w)
     predicted = paint(task.segments, task.predicted, h, w)
     return Painted(pixels, given, predicted, gone, changed)
 
@@ -273,18 +312,21 @@ def _has_changed(drawn: Codes, task: _Task) -> bool:
     )
 
 
-def _read_mask(masks: DatasetMasks | None, photo: int, orientation: Orientation) -> Codes | None:
-    """The mask at the size of the photo; None if it cannot be read any more."""
+def read_drawn_mask(
+    masks: DatasetMasks | None, photo: int, orientation: Orientation
+) -> Codes | None:
+    """Read the mask at the size of the photo; None if it cannot be read any more."""
     try:
         return None if masks is None else masks.codes(photo, orientation)
     except (UnusableFileError, OSError):
         return None
 
 
-def _jpeg(pixels: Pixels) -> str:
+def encode_jpeg(pixels: Pixels, quality: int = JPEG_QUALITY) -> bytes:
+    """Encode a photo as JPEG."""
     content = io.BytesIO()
-    Image.fromarray(pixels).save(content, "JPEG", quality=JPEG_QUALITY)
-    return base64.b64encode(content.getbuffer()).decode()
+    Image.fromarray(pixels).save(content, "JPEG", quality=quality)
+    return content.getvalue()
 
 
 def _png(labels: Pixels) -> str:

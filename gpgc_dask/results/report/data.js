@@ -10,7 +10,6 @@ const images = data.images.image.map((_, index) => {
 });
 const classIou = (image, name) => (data.images[IOU + name] || [])[image.rank - 1] ?? null;
 const twoClasses = data.classes.length === 2;
-const plural = (n, one, many) => `${n.toLocaleString("en")} ${n === 1 ? one : many}`;
 
 // -- values of an image ----------------------------------------------------------------------
 let threshold = data.threshold;

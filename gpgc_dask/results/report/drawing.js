@@ -1,23 +1,4 @@
 // -- drawing: photo, masks, differences by kind, outlines ------------------------------------------
-function element(tag, css, text) {
-  const made = document.createElement(tag);
-  if (css) made.className = css;
-  if (text !== undefined) made.textContent = text;
-  return made;
-}
-const VOID = 255, HATCH = [150, 150, 150], HATCH_PERIOD = 6, HATCH_WIDTH = 2, STRIPE_PERIOD = 8;
-const EDGE = 0.95, INSIDE = twoClasses ? 0.4 : 0.5, DIFFERENCE = 0.65;
-// What a pixel shows. A wrong class is (given + 1)·BASE + CLASSES + predicted, striped in both colours.
-const NOTHING = 0, MISSING = 1, SPURIOUS = 2, HATCHED = 3, CLASSES = 4, BASE = 1024;
-const COLOURS = [null, data.kind_colours.missing, data.kind_colours.spurious, HATCH, ...data.colours];
-const rgb = ([red, green, blue]) => `rgb(${red} ${green} ${blue})`;
-const paints = {
-  given: (given) => given === VOID ? HATCHED : !twoClasses ? CLASSES + given : given === 1 ? SPURIOUS : NOTHING,
-  predicted: (_, predicted) => !twoClasses ? CLASSES + predicted : predicted === 1 ? MISSING : NOTHING,
-  differ: (given, predicted) => given === VOID ? HATCHED : given === predicted ? NOTHING
-    : given === data.background ? MISSING : predicted === data.background ? SPURIOUS
-      : (given + 1) * BASE + CLASSES + predicted,
-};
 const decoded = new Map(), MAX_DECODED = 120;
 const load = (type, base64) => new Promise((resolve, reject) => {
   const image = new Image();
@@ -55,23 +36,9 @@ function draw(canvas, parts, kind) {
   const inside = kind === "differ" ? DIFFERENCE : INSIDE;
   const codes = new Uint32Array(n);
   for (let i = 0; i < n; i++) codes[i] = paint(labels[4 * i], labels[4 * i + 1]);
-  let hasVoid = false;
-  for (let i = 0; i < n; i++) {
-    const code = codes[i];
-    if (code === NOTHING) continue;
-    const x = i % width, diagonal = x + (i - x) / width;
-    let share = inside, colour = COLOURS[code % BASE];
-    if (code === HATCHED) {
-      hasVoid = true;
-      if (diagonal % HATCH_PERIOD >= HATCH_WIDTH) continue;
-      share = DIFFERENCE;
-    } else {
-      if (code >= BASE && diagonal % STRIPE_PERIOD < STRIPE_PERIOD / 2) colour = COLOURS[Math.floor(code / BASE) - 1 + CLASSES];
-      if ((x > 0 && codes[i - 1] !== code) || (x < width - 1 && codes[i + 1] !== code)
-        || (i >= width && codes[i - width] !== code) || (i < n - width && codes[i + width] !== code)) share = EDGE;
-    }
+  const hasVoid = paintCodes(codes, width, height, inside, (i, colour, share) => {
     for (let c = 0; c < 3; c++) out[4 * i + c] += share * (colour[c] - out[4 * i + c]);
-  }
+  });
   context.putImageData(pixels, 0, 0);
   if (!performance.getEntriesByName("drawn").length) performance.mark("drawn");
   if (hasVoid) $("void").hidden = false;
@@ -143,15 +110,7 @@ function panel(image, kind, shownObjects = [], current = -1) {
   }).catch(() => frame.append("picture corrupted"));
   return holder;
 }
-function qualityBar(image) {
-  const bar = element("span", "quality"), fill = element("i"), range = element("i", "interval");
-  fill.style.width = `${100 * (image.quality || 0)}%`;
-  range.style.left = `${100 * (image.quality_low || 0)}%`;
-  range.style.width = `${100 * ((image.quality_high || 0) - (image.quality_low || 0))}%`;
-  bar.append(fill, range);
-  bar.title = `quality ${image.quality === null ? "unknown" : display(qualityColumn, image)}`;
-  return bar;
-}
+const qualityBar = (image) => showQuality(image, `quality ${image.quality === null ? "unknown" : display(qualityColumn, image)}`);
 function numbers(image, more = []) {
   const line = element("span", "numbers");
   const shownNumbers = shownColumns.map((column) => [column.title, display(column, image), column.help]);

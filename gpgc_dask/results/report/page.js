@@ -3,8 +3,6 @@ gallery.addEventListener("click", (event) => {
   const card = event.target.closest(".card");
   if (card) enlarge(Number(card.dataset.index));
 });
-const isTyping = (target) => target.closest("input, select, textarea") !== null;
-const hasModifier = (event) => event.ctrlKey || event.metaKey || event.altKey;
 gallery.addEventListener("keydown", (event) => {
   const card = event.target.closest(".card");
   if (!card || hasModifier(event)) return;
@@ -93,12 +91,7 @@ new ResizeObserver(() => {
   if (gallery.clientWidth !== width) { width = gallery.clientWidth; layout(); }
 }).observe(gallery);
 addEventListener("resize", update);
-document.querySelectorAll("i[data-class]").forEach((swatch) => { swatch.style.background = rgb(data.colours[Number(swatch.dataset.class)]); });
-document.querySelectorAll("i[data-kind]").forEach((swatch) => {
-  const colour = rgb(data.kind_colours[swatch.dataset.kind]);
-  if (swatch.classList.contains("ring")) swatch.style.borderColor = colour;
-  else swatch.style.background = colour;
-});
+showSwatches();
 document.querySelectorAll("#confusion td[data-share]").forEach((cell) => {
   const colour = cell.className === "same" ? "46 158 79" : "185 45 66";
   cell.style.background = `rgb(${colour} / ${0.5 * Number(cell.dataset.share)})`;

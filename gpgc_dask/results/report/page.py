@@ -31,7 +31,7 @@ from gpgc_dask.results.report.objects import PackedObjects, pack_objects
 from gpgc_dask.results.report.people import find_people
 from gpgc_dask.storage.location import write_whole
 
-__all__ = ["ReportSummary", "page_content", "render_page", "write_report"]
+__all__ = ["ReportSummary", "page_content", "read_parts", "render_page", "write_report"]
 
 MAX_PICTURES = 20_000
 """Number of images with a picture, worst first; the others are listed by their numbers."""
@@ -39,7 +39,7 @@ MAX_PICTURES = 20_000
 CHUNK = 100
 """Pictures that the page unpacks at a time."""
 
-SCRIPTS = ("data.js", "drawing.js", "gallery.js", "large.js", "page.js")
+SCRIPTS = ("data.js", "pixels.js", "drawing.js", "gallery.js", "large.js", "page.js")
 """Parts of the script of the page, in this order."""
 
 
@@ -201,13 +201,11 @@ def render_page(content: dict[str, Any], packed: list[Any]) -> str:
     str
         HTML.
     """
-    place = files("gpgc_dask.results.report")
-    parts = [place.joinpath(name).read_text("utf-8") for name in SCRIPTS]
-    script = "\n".join(['"use strict";', "(() => {", *parts, "})();", ""])
-    style = place.joinpath("page.css").read_text("utf-8")
+    script = "\n".join(['"use strict";', "(() => {", *read_parts(*SCRIPTS), "})();", ""])
+    style = "".join(read_parts("base.css", "page.css"))
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
-    template = environment.from_string(place.joinpath("page.html").read_text("utf-8"))
+    template = environment.from_string(read_parts("page.html")[0])
     variables = content | {"data": content["data"] | {"chunk": CHUNK, "pictures": len(packed)}}
     return template.render(
         **variables,
@@ -218,6 +216,12 @@ def render_page(content: dict[str, Any], packed: list[Any]) -> str:
         style_hash=_hash(style),
         charts_svg={chart["id"]: Markup(chart["svg"]) for chart in content["charts"]},
     )
+
+
+def read_parts(*names: str) -> list[str]:
+    """Contents of the files that the page consists of."""
+    place = files("gpgc_dask.results.report")
+    return [place.joinpath(name).read_text("utf-8") for name in names]
 
 
 def _cut(values: list[Any]) -> list[list[Any]]:
