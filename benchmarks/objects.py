@@ -22,6 +22,7 @@ from common import DOCS, parser
 from objects_runs import fit_set, log
 from objects_sets import CORRUPTED, DELETED_AREA, MIN_IMAGES, PART
 from pycocotools import mask as run_lengths
+from ranking_errors import CATEGORIES
 from ranking_sets import draw_folder, read_object
 from sklearn.metrics import roc_auc_score
 
@@ -148,12 +149,16 @@ def page(results: dict[str, list[dict[str, float]]], seeds: int, min_images: int
     def reached(values: Sequence[float], bar: float) -> str:
         return "yes" if np.nanmean(values) >= bar else "**no**"
 
-    rows = [
-        [size, *(cell(of("corrupted", f"{kind} {size}".strip()))
-                 for kind in ("", "shifted", "wrong category")),
-         f"{BARS[size]:.2f}", reached(of("corrupted", size), BARS[size])]
-        for size in SIZES
-    ]  # fmt: skip
+    def sizes(name: str) -> str:
+        rows = [
+            [size, *(cell(of(name, f"{kind} {size}".strip()))
+                     for kind in ("", "shifted", "wrong category")),
+             f"{BARS[size]:.2f}", reached(of(name, size), BARS[size])]
+            for size in SIZES
+        ]  # fmt: skip
+        columns = ["all errors", "moved", "wrong category", "target", "reached"]
+        return table_text(["share of the photo", *columns], rows)
+
     text = [
         f"Written by `benchmarks/objects.py FOLDER`; means and standard deviations of {seeds} "
         "seeds. The photos are not part of this project.",
@@ -163,10 +168,11 @@ def page(results: dict[str, list[dict[str, float]]], seeds: int, min_images: int
         "10 % of the side, or given another of these categories at random. AUROC of the score, "
         f"per annotation ({cell(of('corrupted', 'judged'), '.0f')} judged, "
         f"{cell(of('corrupted', 'wrong'), '.0f')} of them wrong):",
-        table_text(
-            ["share of the photo", "all errors", "moved", "wrong category", "target", "reached"],
-            rows,
-        ),
+        sizes("corrupted"),
+        f"The same with the {CATEGORIES} categories that occur in the most images, and the photos "
+        f"with one of them ({cell(of('common', 'judged'), '.0f')} judged, "
+        f"{cell(of('common', 'wrong'), '.0f')} wrong):",
+        sizes("common"),
         "### COCO: deleted annotations",
         f"{100 * CORRUPTED:.0f} % of the annotations of at least {100 * DELETED_AREA:.0f} % of the "
         f"photo were deleted ({cell(of('deleted', 'deleted'), '.0f')}). One is found if a region "
@@ -214,11 +220,11 @@ def measure(
 ) -> dict[str, list[dict[str, float]]]:
     results: dict[str, list[dict[str, float]]] = {}
     for seed in seeds:
-        for name in ("corrupted", "deleted", "horses", "medical"):
+        for name in ("corrupted", "common", "deleted", "horses", "medical"):
             model, dataset, truth = fit_set(name, seed, folder, cache, recipe, min_images)
             log(f"{name}, seed {seed}: objects")
             table = review_objects(model, dataset)
-            if name == "corrupted":
+            if name in ("corrupted", "common"):
                 one = measure_annotations(table, truth)
             elif name == "deleted":
                 one = measure_deleted(table, truth, dataset)

@@ -33,7 +33,7 @@ def fit_set(
     Parameters
     ----------
     name : str
-        "corrupted" and "deleted" are sets of COCO; others are in PARTS.
+        "corrupted", "common" and "deleted" are sets of COCO; others are in PARTS.
     seed : int
     folder : Path
         Photos and true masks.

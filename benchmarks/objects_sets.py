@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from PIL import Image
 from pycocotools import mask as run_lengths
-from ranking_errors import SHIFT, move
+from ranking_errors import CATEGORIES, SHIFT, move
 from ranking_sets import decode_region, photos_in, read_object
 from scipy import ndimage
 
@@ -52,10 +52,34 @@ class CocoSet:
 
 def common_categories(content: dict[str, Any], min_images: int) -> list[dict[str, Any]]:
     """Categories with annotations in at least so many images, in the order of their ids."""
-    shown = {(one["category_id"], one["image_id"]) for one in content["annotations"]}
-    counts = Counter(category for category, _ in shown)
+    counts = count_images(content)
     chosen = [one for one in content["categories"] if counts[one["id"]] >= min_images]
     return sorted(chosen, key=lambda one: one["id"])
+
+
+def most_common_categories(content: dict[str, Any]) -> list[dict[str, Any]]:
+    """The four categories of the most images, as in ``ranking.py``, in the order of their ids."""
+    counts = count_images(content)
+    order = sorted(content["categories"], key=lambda one: (-counts[one["id"]], one["id"]))
+    return sorted(order[:CATEGORIES], key=lambda one: one["id"])
+
+
+def count_images(content: dict[str, Any]) -> Counter[int]:
+    """{category: number of images with annotations of it}."""
+    shown = {(one["category_id"], one["image_id"]) for one in content["annotations"]}
+    return Counter(category for category, _ in shown)
+
+
+def keep_shown(content: dict[str, Any], folder: Path, place: Path, names: set[int]) -> Path:
+    """Leave out images without annotations of these categories, and copy the photos of others."""
+    shown = {one["image_id"] for one in content["annotations"] if one["category_id"] in names}
+    content["images"] = [one for one in content["images"] if one["id"] in shown]
+    target = place / "images"
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    for image in content["images"]:
+        shutil.copy(folder / image["file_name"], target)
+    return target
 
 
 def shift_region(inside: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -82,13 +106,19 @@ def make_coco(
         Folder for the new file.
     seed : int
     errors : str
-        "corrupted": shifted, or of a wrong category; "deleted": removed, if at least 1 % large.
+        "corrupted": shifted, or of a wrong category; "common": the same in the four most common
+        categories and their photos only; "deleted": removed, if at least 1 % large.
     min_images : int
         Categories of fewer images are left out.
     """
     content = json.loads((folder / "instances.json").read_text())
     rng = np.random.default_rng([seed, len(errors)])
-    categories = common_categories(content, min_images)
+    photos = folder / "images"
+    if errors == "common":
+        categories = most_common_categories(content)
+        photos = keep_shown(content, photos, place, {one["id"] for one in categories})
+    else:
+        categories = common_categories(content, min_images)
     names = {one["id"]: one["name"] for one in categories}
     images = {image["id"]: image for image in content["images"]}
     known, written = [], []
@@ -105,7 +135,7 @@ def make_coco(
             "error": "",
             "region": encode(inside),
         }
-        is_candidate = errors == "corrupted" or inside.mean() >= DELETED_AREA
+        is_candidate = errors != "deleted" or inside.mean() >= DELETED_AREA
         if not one.get("iscrowd") and is_candidate and rng.random() < CORRUPTED:
             if errors == "deleted":
                 row["error"] = "deleted"
@@ -122,7 +152,7 @@ def make_coco(
     place.mkdir(parents=True, exist_ok=True)
     target = place / "instances.json"
     target.write_text(json.dumps(content | {"categories": categories, "annotations": written}))
-    return CocoSet(folder / "images", target, list(names.values()), pd.DataFrame(known))
+    return CocoSet(photos, target, list(names.values()), pd.DataFrame(known))
 
 
 def encode(inside: np.ndarray) -> dict[str, Any]:

@@ -15,8 +15,18 @@ from scipy import ndimage
 
 from gpgc_dask.core.arrays import Array, Index, Mask
 from gpgc_dask.quality.descriptors import Prediction
+from gpgc_dask.quality.placement import (
+    N_PLACEMENT,
+    Neighbours,
+    contrast_edges,
+    describe_placement,
+    outline_of,
+)
 
-__all__ = ["Placed", "Scene", "describe_object", "pool_object"]
+__all__ = ["N_COLUMNS", "Placed", "Scene", "describe_object", "pool_object"]
+
+N_COLUMNS = 27 + N_PLACEMENT
+"""Length of descriptions."""
 
 MAX_POINTS = 600
 """Pixels of a region, and of its outline, that are moved."""
@@ -35,11 +45,12 @@ MIN_VISIBLE = 0.2
 
 @dataclass(frozen=True)
 class Placed:
-    """An object: its pixels (h, w) at working size, its class, and where others hide it."""
+    """An object: its pixels (h, w) at working size, its class, where others hide it, and these."""
 
     inside: Mask
     code: int
     hidden: Mask
+    neighbours: Neighbours
 
     @property
     def visible(self) -> Mask:
@@ -49,11 +60,19 @@ class Placed:
 
 
 class Scene:
-    """A prediction, and maps of it that all objects of the image share."""
+    """A prediction, and maps of it that all objects of the image share.
 
-    def __init__(self, prediction: Prediction) -> None:
+    Parameters
+    ----------
+    prediction : Prediction
+    spread : (classes,) array
+        Standard deviations of the decision values in the whole dataset.
+    """
+
+    def __init__(self, prediction: Prediction, spread: Array) -> None:
         self.prediction = prediction
         self.segments = prediction.segments
+        self.spread = spread
 
     @cached_property
     def edges(self) -> Array:
@@ -66,6 +85,12 @@ class Scene:
         on[:, 1:] |= right
         on[:, :-1] |= right
         return 0.5 * on + 0.5 * ndimage.binary_dilation(on)
+
+    @cached_property
+    def contrast(self) -> Array:
+        """(h, w) how much the decision values of adjacent superpixels differ, 0 to 1."""
+        values = self.prediction.values.reshape(len(self.prediction.shares), -1)
+        return contrast_edges(self.segments, values / self.spread)
 
     @cached_property
     def other(self) -> Array:
@@ -122,6 +147,7 @@ def describe_object(scene: Scene, placed: Placed) -> Array:
             *_around(scene, placed),
             *_moved(scene, placed),
             *_geometry(scene, placed),
+            *_placement(scene, placed),
         ]
     )
 
@@ -184,8 +210,7 @@ def _around(scene: Scene, placed: Placed) -> list[float]:
 def _moved(scene: Scene, placed: Placed) -> list[float]:
     """Whether the outline fits edges, and the region P, better here than a little farther away."""
     inside = placed.inside
-    outline = inside & ~ndimage.binary_erosion(inside, border_value=1)
-    points = _points(outline) if outline.any() else _points(inside)
+    points = _points(outline_of(inside))
     edges = _means(scene.edges, points, NEAR)
     edges_far = _means(scene.edges, points, 2 * NEAR)
     region = _points(placed.visible)
@@ -200,6 +225,13 @@ def _moved(scene: Scene, placed: Placed) -> list[float]:
         p[0] - p[1:].max(),
         p[0] - p[1:].mean(),
     ]
+
+
+def _placement(scene: Scene, placed: Placed) -> list[float]:
+    """Whether the object would fit better in another place."""
+    p = scene.prediction.shares[:, placed.code][scene.segments]
+    maps = (scene.edges, scene.contrast, p)
+    return describe_placement(placed.inside, placed.visible, maps, placed.neighbours)
 
 
 def _points(inside: Mask) -> Index:

@@ -8,8 +8,8 @@ images, they give each annotation the probability that it is right.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import xarray as xr
@@ -23,7 +23,14 @@ from gpgc_dask.core.errors import CorruptedError, InputError
 from gpgc_dask.data.maps import MAPS
 from gpgc_dask.data.run_lengths import decode
 from gpgc_dask.execution.compute import compute, lazy_calls
-from gpgc_dask.quality.object_descriptors import Placed, Scene, describe_object, pool_object
+from gpgc_dask.quality.object_descriptors import (
+    N_COLUMNS,
+    Placed,
+    Scene,
+    describe_object,
+    pool_object,
+)
+from gpgc_dask.quality.placement import Neighbours, outline_of
 from gpgc_dask.quality.predictions import (
     FOLDS,
     IMAGES_PER_TASK,
@@ -40,10 +47,10 @@ MIN_OBJECTS = 30
 MIN_SUPERPIXELS = 0.5
 """Annotations smaller than this share of a mean superpixel of their photo are not judged."""
 
-MAX_ORIGINALS = 2000
+MAX_ORIGINALS = 1000
 """Number of annotations that copies are made of."""
 
-WRONG_CLASS, MOVED = 2, 2
+WRONG_CLASS, MOVED = 4, 4
 """Copies of another class, and in another place, of each annotation."""
 
 MOVES = (0.04, 0.3)
@@ -52,14 +59,14 @@ MOVES = (0.04, 0.3)
 STILL_RIGHT = 0.6
 """A copy with at least this IoU with the original is not wrong."""
 
-TREES, MIN_LEAF, MAX_FEATURES = 100, 3, 0.5
+TREES, MIN_LEAF, MAX_FEATURES = 200, 5, 0.3
 """The forest: trees per fold, rows per leaf, share of the columns per split."""
 
-PENALTY, CLASS_PENALTY = 0.1, 0.3
-"""Inverse penalties of the linear regressions."""
+PENALTY, CLASS_PENALTY = 10.0, 0.3
+"""Inverse penalties of the linear regressions: of two columns, and of many."""
 
 LIMITS = (0.005, 0.995)
-"""Limits of the probabilities of a single regression."""
+"""Limits of the probabilities of the forest."""
 
 DOUBTED = 0.25
 """Share of the annotations that the second round of regressions does not learn from."""
@@ -174,11 +181,13 @@ def _describe_task(
     owner, regions = loaded["object_image"].values, loaded["object_region"].values
     given, copies = _Collector(), _Collector()
     for image, (prediction, mask) in zip(images, read_images(maps, images), strict=True):
-        scene = Scene(prediction)
+        scene = Scene(prediction, image.spread)
         codes = image.codes[loaded["object_class"].values]
         own = np.flatnonzero(owner == image.photo)
         rng = np.random.default_rng([1, image.photo])
         drawn = [_decode(str(regions[number]), *mask.shape) for number in own.tolist()]
+        outlines = [outline_of(inside) for inside in drawn]
+        covered, lines = (np.sum(each, axis=0, dtype=np.int32) for each in (drawn, outlines))
         for place, number in enumerate(own.tolist()):
             inside, code = drawn[place], int(codes[number])
             smallest = MIN_SUPERPIXELS * mask.size / len(prediction.shares)
@@ -189,7 +198,8 @@ def _describe_task(
             for later in range(place + 1, own.size):
                 if codes[own[later]] != code:
                     hidden |= drawn[later]
-            placed = Placed(inside, code, hidden)
+            others = Neighbours(covered > inside, lines > outlines[place])
+            placed = Placed(inside, code, hidden, others)
             given.add(scene, placed, first + number)
             if (first + number) % step == 0:
                 for copy in _copies(placed, prediction.n_classes, 0, rng):
@@ -221,7 +231,7 @@ class _Collector:
         if not self.rows:
             empty = np.zeros(0, dtype=np.intp)
             n_pooled = 2 * image.shares.shape[1] + 4
-            return _Described(np.zeros((0, 27)), np.zeros((0, n_pooled)), empty, empty)
+            return _Described(np.zeros((0, N_COLUMNS)), np.zeros((0, n_pooled)), empty, empty)
         columns, pooled, codes, numbers = zip(*self.rows, strict=True)
         return _Described(np.stack(columns), np.stack(pooled), np.array(codes), np.array(numbers))
 
@@ -232,11 +242,11 @@ def _copies(
     """Copies of an annotation that are wrong."""
     others = [code for code in range(n_classes) if code not in (placed.code, background)]
     for _ in range(WRONG_CLASS if others else 0):
-        yield Placed(placed.inside, int(rng.choice(others)), placed.hidden)
+        yield replace(placed, code=int(rng.choice(others)))
     for _ in range(MOVED):
         inside = _move(placed.inside, rng)
         if inside is not None:
-            yield Placed(inside, placed.code, placed.hidden)
+            yield replace(placed, inside=inside)
 
 
 def _move(inside: Mask, rng: np.random.Generator) -> Mask | None:
@@ -267,61 +277,84 @@ def _estimate(given: _Described, copies: _Described, folds: Index) -> Array:
     codes[given.number] = given.code
     is_class = copies.code != codes[copies.number]
     parts = [(part.pooled, part.code, own) for part, own in ((given, fold), (copies, copy_fold))]
-    (evidence,) = compute(*lazy_calls("classes", _class_evidence, [tuple(parts)]))
-    columns, copied = (
-        np.column_stack([part.columns, own])
-        for part, own in zip((given, copies), evidence, strict=True)
-    )
-    folded = (fold, copy_fold)
-    first = _logits(columns, copied, folded, is_class, np.ones(fold.size, dtype=bool))
+
+    def odds(trusted: Mask, own: Mask) -> Array:
+        (evidence,) = compute(*lazy_calls("classes", _class_evidence, [(*parts, trusted)]))
+        tests = (
+            _Test(_linear_odds, evidence[0], evidence[1], is_class),
+            _Test(_forest_odds, given.columns, copies.columns, ~is_class),
+        )
+        return _logits(tests, fold, copy_fold, (trusted, own))
+
+    first = odds(np.ones(fold.size, dtype=bool), np.ones(copy_fold.size, dtype=bool))
     # Wrong annotations among the given ones blur the difference: the second round omits those that
     # look worst, and their copies.
     likely = _combine(first)
     trusted = likely >= np.quantile(likely, DOUBTED)
     known = np.zeros(folds.size, dtype=bool)
     known[given.number[trusted]] = True
-    own = known[copies.number]
-    second = _logits(columns, copied[own], (fold, copy_fold[own]), is_class[own], trusted)
-    return _combine((first + second) / 2)
+    return _combine((first + odds(trusted, known[copies.number])) / 2)
+
+
+@dataclass(frozen=True)
+class _Test:
+    """How one kind of error is recognised.
+
+    Attributes
+    ----------
+    odds : callable
+        Log-odds of wanted annotations, from right and wrong ones.
+    given, copies : array
+        What it is recognised by.
+    is_wrong : array of bool
+        Copies with this kind of error.
+    """
+
+    odds: Callable[[Array, Array, Array], Array]
+    given: Array
+    copies: Array
+    is_wrong: Mask
 
 
 def _logits(
-    columns: Array,
-    copied: Array,
-    folds: tuple[Index, Index],
-    is_class: Mask,
-    trusted: Mask,
+    tests: Sequence[_Test], fold: Index, copy_fold: Index, trusted: tuple[Mask, Mask]
 ) -> Array:
-    """(2, n) log-odds against errors of the class and of the place, learned from other folds."""
-    fold, copy_fold = folds
+    """(tests, n) log-odds against errors of each kind, learned from trusted ones of other folds."""
     arguments, places = [], []
-    for number in range(FOLDS):
-        train, wanted = (fold != number) & trusted, fold == number
-        for row, kind in enumerate((is_class, ~is_class)):
-            wrong = (copy_fold != number) & kind
-            if wrong.any() and train.any() and wanted.any():
-                arguments.append((columns[train], copied[wrong], columns[wanted]))
+    for row, test in enumerate(tests):
+        for number in range(FOLDS):
+            wanted, right = fold == number, (fold != number) & trusted[0]
+            wrong = (copy_fold != number) & trusted[1] & test.is_wrong
+            if wrong.any() and right.any() and wanted.any():
+                parts = (test.given[right], test.copies[wrong], test.given[wanted])
+                arguments.append((test.odds, *parts))
                 places.append((row, wanted))
-    logits = np.full((2, fold.size), np.inf)
+    logits = np.full((len(tests), fold.size), np.inf)
     for (row, wanted), part in zip(
-        places, compute(*lazy_calls("score", _regress, arguments)), strict=True
+        places, compute(*lazy_calls("score", _apply, arguments)), strict=True
     ):
         logits[row, wanted] = part
     return logits
 
 
+def _apply(
+    odds: Callable[[Array, Array, Array], Array], right: Array, wrong: Array, wanted: Array
+) -> Array:
+    return odds(right, wrong, wanted)
+
+
 def _class_evidence(
-    given: tuple[Array, Index, Index], copies: tuple[Array, Index, Index]
+    given: tuple[Array, Index, Index], copies: tuple[Array, Index, Index], trusted: Mask
 ) -> list[Array]:
     """(n, 2) ln of the probability of the class of given objects and copies, and its margin.
 
-    The probability is that of a regression from pooled probabilities, size and place of the objects
-    of other folds to their classes.
+    The probability is that of a regression from pooled probabilities, size and place of the trusted
+    objects of other folds to their classes.
     """
     parts = [np.zeros((part[1].size, 2)) for part in (given, copies)]
     pooled, codes, fold = given
     for number in np.unique(fold):
-        train = fold != number
+        train = (fold != number) & trusted
         if np.unique(codes[train]).size < 2:
             continue
         regression = make_pipeline(
@@ -346,10 +379,18 @@ def _evidence_of(logs: Array, classes: Index, codes: Index) -> Array:
     return np.column_stack([own, own - others.max(1)])
 
 
-def _regress(right: Array, wrong: Array, wanted: Array) -> Array:
-    """Log-odds that wanted annotations are right and not wrong, from descriptions of both kinds."""
-    columns = np.concatenate([right, wrong])
+def _linear_odds(right: Array, wrong: Array, wanted: Array) -> Array:
+    """Log-odds that wanted annotations are right and not wrong, by a linear regression."""
+    regression = make_pipeline(
+        StandardScaler(), LogisticRegression(C=PENALTY, class_weight="balanced", max_iter=500)
+    )
     labels = np.repeat([1, 0], [len(right), len(wrong)])
+    regression.fit(np.concatenate([right, wrong]), labels)
+    return np.asarray(regression.decision_function(wanted))
+
+
+def _forest_odds(right: Array, wrong: Array, wanted: Array) -> Array:
+    """The same by a forest."""
     forest = ExtraTreesClassifier(
         TREES,
         min_samples_leaf=MIN_LEAF,
@@ -357,14 +398,10 @@ def _regress(right: Array, wrong: Array, wanted: Array) -> Array:
         class_weight="balanced",
         random_state=0,
     )
-    linear = make_pipeline(
-        StandardScaler(), LogisticRegression(C=PENALTY, class_weight="balanced", max_iter=500)
-    )
-    logits = []
-    for regression in (forest, linear):
-        p = np.clip(regression.fit(columns, labels).predict_proba(wanted)[:, 1], *LIMITS)
-        logits.append(np.log(p / (1.0 - p)))
-    return np.mean(logits, axis=0)
+    labels = np.repeat([1, 0], [len(right), len(wrong)])
+    forest.fit(np.concatenate([right, wrong]), labels)
+    p = np.clip(forest.predict_proba(wanted)[:, 1], *LIMITS)
+    return np.asarray(np.log(p / (1.0 - p)))
 
 
 def _combine(logits: Array) -> Array:

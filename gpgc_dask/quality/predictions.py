@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -147,6 +148,8 @@ class ImagePrediction:
         Shares of the classes in the whole dataset.
     classes : (K,) array of int
         Values of the classes in the masks.
+    spread : (K,) array
+        Standard deviations of the decision values in the whole dataset.
     """
 
     photo: int
@@ -154,6 +157,7 @@ class ImagePrediction:
     shares: Array
     frequency: Array
     classes: Index
+    spread: Array
 
     @property
     def codes(self) -> Codes:
@@ -193,12 +197,20 @@ class Predictions:
         totals = group_sums(evidence.codes, evidence.area, evidence.n_classes)
         return cls(evidence, calibration, columns, totals / max(totals.sum(), 1.0))
 
+    @cached_property
+    def spread(self) -> Array:
+        """(K,) standard deviations of the decision values; of two classes there is one."""
+        deviation = np.asarray(self.evidence.values, dtype=np.float64).std(0)
+        return np.maximum(np.atleast_1d(deviation), 1e-9)
+
     def of_image(self, photo: int) -> ImagePrediction:
         """The prediction for one image."""
         rows = self.evidence.rows(photo)
         shares = self.calibration.probabilities(self.columns[rows])
         values = np.asarray(self.evidence.values[rows], dtype=np.float64)
-        return ImagePrediction(photo, values, shares, self.frequency, self.evidence.classes)
+        return ImagePrediction(
+            photo, values, shares, self.frequency, self.evidence.classes, self.spread
+        )
 
 
 def read_images(

@@ -8,7 +8,8 @@ difference, from other images.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
 
 import numpy as np
 import xarray as xr
@@ -18,9 +19,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from gpgc_dask.core.arrays import Array, Index, Mask
-from gpgc_dask.data.maps import MAPS
-from gpgc_dask.data.run_lengths import encode
+from gpgc_dask.data.maps import MAPS, Codes
+from gpgc_dask.data.run_lengths import decode, encode
 from gpgc_dask.execution.compute import compute, lazy_calls
+from gpgc_dask.quality.descriptors import Prediction
 from gpgc_dask.quality.object_descriptors import Scene
 from gpgc_dask.quality.predictions import (
     FOLDS,
@@ -35,6 +37,7 @@ from gpgc_dask.quality.regions import (
     describe_region,
     draw_error,
     find_regions,
+    remove_things,
 )
 
 __all__ = ["FoundRegion", "score_regions"]
@@ -48,8 +51,15 @@ MAX_COPIED = 400
 COPIES = 4
 """Copies of each mask."""
 
-OVERLAP = 0.5
-"""A region is an error if this share of it was changed."""
+OVERLAP, COVERED = 0.5, 0.3
+"""A region is an error if the first share of it was changed, and it has the second share of the
+change."""
+
+MAX_REGIONS = 12
+"""Regions per image: the most probable ones."""
+
+KNOWN = 0.5
+"""A region is left out if more than this share of it is in more probable ones."""
 
 TREES, MIN_LEAF = 100, 3
 PENALTY = 0.1
@@ -131,10 +141,29 @@ def score_regions(
         probability = 1.0 / (1.0 + np.exp(-np.array([region.evidence for region in found])))
     else:
         probability = _estimate(columns, is_error, fold[owner], given, fold[image])
-    return [
-        FoundRegion(**{**vars(region), "probability": float(p)})
-        for region, p in zip(found, probability, strict=True)
+    scored = [
+        replace(region, probability=float(p)) for region, p in zip(found, probability, strict=True)
     ]
+    return _select(scored, dataset)
+
+
+def _select(regions: list[FoundRegion], dataset: xr.Dataset) -> list[FoundRegion]:
+    """The most probable regions of each image that are not in others, in the order of the images.
+
+    One image at a time is in memory.
+    """
+    heights, widths = (dataset[name].values for name in ("segment_height", "segment_width"))
+    selected: list[FoundRegion] = []
+    for photo, group in groupby(regions, key=lambda region: region.photo):
+        size = int(heights[photo]), int(widths[photo])
+        taken, count = np.zeros(size, dtype=bool), 0
+        for region in sorted(group, key=lambda region: -region.probability):
+            inside = decode(region.counts, *size)
+            if count < MAX_REGIONS and taken[inside].mean() <= KNOWN:
+                selected.append(region)
+                taken |= inside
+                count += 1
+    return selected
 
 
 def _tasks(
@@ -155,7 +184,7 @@ def _find_task(
     columns, is_error, owner = [], [], []
     read = read_images(maps, images)
     for image, (prediction, mask), is_copied in zip(images, read, copied, strict=True):
-        scene = Scene(prediction)
+        scene = Scene(prediction, image.spread)
         for region in find_regions(scene, mask, background):
             described = describe_region(scene, mask, region)
             found.append(
@@ -173,17 +202,28 @@ def _find_task(
                 columns.append(described)
                 is_error.append(0)
                 owner.append(image.photo)
-        rng = np.random.default_rng([2, image.photo])
-        for _ in range(COPIES if is_copied else 0):
-            copy = draw_error(prediction, mask, background, rng)
-            changed = copy != mask
-            for region in find_regions(scene, copy, background) if changed.any() else []:
-                if changed[region.inside].mean() >= OVERLAP:
+        for copy, changed in _errors(prediction, mask, background, image) if is_copied else ():
+            for region in find_regions(scene, copy, background):
+                both = (changed & region.inside).sum()
+                size, wanted = OVERLAP * region.inside.sum(), COVERED * changed.sum()
+                if both >= max(size, wanted):
                     columns.append(describe_region(scene, copy, region))
                     is_error.append(1)
                     owner.append(image.photo)
     described = np.array(columns).reshape(-1, N_COLUMNS)
     return found, described, np.array(is_error, dtype=np.intp), np.array(owner, dtype=np.intp)
+
+
+def _errors(
+    prediction: Prediction, mask: Codes, background: int, image: ImagePrediction
+) -> Iterator[tuple[Codes, Mask]]:
+    """Copies of a mask with an error each, and where they differ from it."""
+    rng = np.random.default_rng([2, image.photo])
+    for _ in range(COPIES):
+        copy = draw_error(prediction, mask, background, rng)
+        if (copy != mask).any():
+            yield copy, copy != mask
+    yield from remove_things(prediction, mask, background)
 
 
 def _estimate(columns: Array, is_error: Index, owner: Index, given: Array, fold: Index) -> Array:

@@ -15,16 +15,23 @@ from gpgc_dask.data.schema import VOID
 from gpgc_dask.quality.descriptors import Prediction
 from gpgc_dask.quality.object_descriptors import Scene
 
-__all__ = ["N_COLUMNS", "Kind", "Region", "describe_region", "draw_error", "find_regions"]
+__all__ = [
+    "N_COLUMNS",
+    "Kind",
+    "Region",
+    "describe_region",
+    "draw_error",
+    "find_regions",
+    "remove_things",
+]
 
 Kind = Literal["missing", "spurious", "wrong class"]
 
-LEVELS = (0.5, 0.3, 0.18, 0.1, 0.06)
-"""Background whose probability of any object is above one of these may lack an object. Regions of a
-lower level that mostly consist of regions of higher ones are left out."""
+LEVELS = (0.5, 0.3, 0.18, 0.1, 0.06, 0.036, 0.02)
+"""Background whose probability of any object is above one of these may lack an object."""
 
-NEW = 0.5
-"""Share of a region of a lower level that must not be in one of a higher level."""
+SAME = 0.6
+"""A region of a lower level is left out if one of a higher level has at least this share of it."""
 
 DOUBTFUL = 0.35
 """Objects whose class has a lower probability than this may be spurious, or of another class."""
@@ -32,8 +39,8 @@ DOUBTFUL = 0.35
 MIN_SUPERPIXELS = 1.0
 """Smaller regions, in mean superpixels of the photo, are left out."""
 
-MAX_REGIONS = 12
-"""Regions per image: those with the most evidence."""
+MAX_REMOVED = 6
+"""Things of an image that are removed from copies of its mask: the largest ones."""
 
 N_COLUMNS = 18
 """Length of descriptions."""
@@ -82,27 +89,26 @@ def find_regions(scene: Scene, mask: Codes, background: int) -> list[Region]:
     Returns
     -------
     list of Region
-        The one with the most evidence first. Each has at least the area of a mean superpixel.
+        Each has at least the area of a mean superpixel. Regions of missing objects may contain
+        others.
     """
     prediction = scene.prediction
     counts = prediction.counts(mask)
     given = np.where(counts.sum(1) > 0, counts.argmax(1), VOID)
     smallest = MIN_SUPERPIXELS * mask.size / len(given)
-    found = []
-    taken = np.zeros(mask.shape, dtype=bool)
+    found: list[Region] = []
     for kind, members, code, own in _candidates(prediction.shares, given, background):
         candidate = members[scene.segments] & (mask == own)
         numbers, count = ndimage.label(candidate, EIGHT)
         sizes = np.bincount(numbers.ravel(), minlength=count + 1)
+        higher = [region.inside for region in found if region.kind == "missing"]
         for number in np.flatnonzero(sizes[1:] >= smallest) + 1:
             inside = numbers == number
-            if kind == "missing":
-                if (~taken[inside]).mean() < NEW:
-                    continue
-                taken |= inside
+            same = SAME * sizes[number]
+            if kind == "missing" and any((inside & part).sum() >= same for part in higher):
+                continue
             found.append(_make_region(scene, kind, inside, code, own, background))
-    found.sort(key=lambda region: -region.evidence * np.sqrt(region.inside.sum()))
-    return found[:MAX_REGIONS]
+    return found
 
 
 def _candidates(
@@ -223,6 +229,30 @@ def draw_error(
     return result
 
 
+def remove_things(
+    prediction: Prediction, mask: Codes, background: int
+) -> Iterator[tuple[Codes, Mask]]:
+    """Copies of a mask that each lack one of its largest things, and the pixels of this thing."""
+    things = [
+        (numbers == number)
+        for code in np.unique(mask).tolist()
+        if code not in (VOID, background) and background >= 0
+        for numbers, large in [_large_things(mask == code, prediction.segments)]
+        for number in large.tolist()
+    ]
+    things.sort(key=lambda thing: -int(thing.sum()))
+    for thing in things[:MAX_REMOVED]:
+        yield np.where(thing, background, mask).astype(mask.dtype), thing
+
+
+def _large_things(inside: Mask, segments: Segments) -> tuple[Index, Index]:
+    """Connected parts of a class as numbers (h, w), and those not smaller than a superpixel."""
+    numbers, _ = ndimage.label(inside)
+    sizes = np.bincount(numbers.ravel())
+    smallest = inside.size / (int(segments.max()) + 1)
+    return numbers, np.flatnonzero(sizes[1:] >= smallest) + 1
+
+
 def _thing(
     mask: Codes, background: int, segments: Segments, rng: np.random.Generator
 ) -> tuple[Mask, int]:
@@ -231,9 +261,7 @@ def _thing(
     if not present:
         return np.zeros(mask.shape, dtype=bool), 0
     code = int(rng.choice(present))
-    numbers, _ = ndimage.label(mask == code)
-    sizes = np.bincount(numbers.ravel())
-    large = np.flatnonzero(sizes[1:] >= mask.size / (int(segments.max()) + 1)) + 1
+    numbers, large = _large_things(mask == code, segments)
     if not large.size:
         return np.zeros(mask.shape, dtype=bool), code
     return numbers == rng.choice(large), code
