@@ -146,7 +146,7 @@ class GPGC(LinearGP):
         checkpoint: str | PathLike[str] | None = None,
         progress: bool | Listener | None = None,
         random_state: int | None = None,
-        warm_start: GPGC | None = None,
+        warm_start: Any = None,
     ) -> None:
         super().__init__(
             solver=solver,
@@ -164,11 +164,16 @@ class GPGC(LinearGP):
         self.warm_start = warm_start
 
     def _start(self, training: Training, bounds: tuple[float, float]) -> Hyperparameters | None:
-        return None if self.warm_start is None else start_at(self.warm_start, training, bounds)
+        return start_at(self.warm_start, training, bounds) if self._starts_at_a_model else None
 
     def _check_start(self, X: Any) -> None:
-        if self.warm_start is not None:
+        if self._starts_at_a_model:
             check_start(self.warm_start, self, X)
+
+    @property
+    def _starts_at_a_model(self) -> bool:
+        # scikit-learn's own checks set this parameter to False.
+        return self.warm_start is not None and self.warm_start is not False
 
     def _noise_of(self, names: Labels, rejected: Labels) -> Array:
         place, known = find_labels(self.groups_, names)
