@@ -23,6 +23,7 @@ ORDER = [
     "deploy",
     "autoseg",
     "ingest",
+    "update",
     "info",
     "plan",
     "fit",
@@ -31,6 +32,7 @@ ORDER = [
     "export",
     "report",
     "verdicts",
+    "score",
     "predict",
     "evaluate",
     "compare",
@@ -59,7 +61,8 @@ def place(tmp_path_factory):
     save_pair(place, "horse", 99)
     (place / "images/horse.jpg").rename(place / "horse.jpg")
     (place / "masks/horse.png").unlink()
-    for name in ("gp", "gpgc", "true-masks", "corrected-masks"):
+    shutil.copytree(place / "photos", place / "new-photos")
+    for name in ("gp", "gpgc", "true-masks", "corrected-masks", "new-masks"):
         shutil.copytree(masks, place / name)
     return place
 
