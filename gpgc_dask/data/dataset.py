@@ -58,6 +58,7 @@ from gpgc_dask.data.schema import (
     check_version,
     codec_names,
 )
+from gpgc_dask.data.verdicts import Verdict
 from gpgc_dask.storage.integrity import DIGESTS, check_digests, read_attributes
 from gpgc_dask.storage.location import Location
 from gpgc_dask.storage.verified import VerifiedArray, open_verified
@@ -66,6 +67,7 @@ __all__ = [
     "SuperpixelDataset",
     "background_class",
     "check_same_features",
+    "check_unchanged",
     "is_dataset",
     "open_arrays",
     "open_dataset",
@@ -97,10 +99,20 @@ def state(location: Location) -> str:
         "absent", "complete", "unfinished" (an ingest), "updating" (an update takes effect) or
         "foreign".
     """
+    return _look(location)[0]
+
+
+def _look(location: Location) -> tuple[str, list[str], dict[str, Any]]:
+    """The :func:`state` of a location, the names in it, and the attributes of its group."""
     names = location.names()
+    attributes = _attributes(location) if names else {}
+    return _state_of(location, names, attributes), names, attributes
+
+
+def _state_of(location: Location, names: list[str], attributes: Mapping[str, Any]) -> str:
     if not names:
         return "absent"
-    if _attributes(location).get("format") == FORMAT:
+    if attributes.get("format") == FORMAT:
         return "complete"
     if UPDATE_FOLDER in names:
         if is_committed(location):
@@ -164,12 +176,14 @@ def open_dataset(
     (('superpixel', 'feature'), 'float32')
     """
     location = Location.of(url, storage_options)
-    _check_complete(location, url)
-    attributes = _attributes(location)
+    there, names, attributes = _look(location)
+    _check_complete(location, url, there)
+    attributes = attributes or _attributes(location)  # an update may have just been finished
     check = SameState(location, state_digest(attributes))
     try:
-        descriptions = _read_descriptions(location, attributes)
-        dataset = _open_arrays(location, descriptions, check, verdicts)
+        group = _open_group(location, _read_descriptions(location, attributes), attributes)
+        chosen = read_verdicts(location, verdicts) if VERDICTS_FOLDER in names else []
+        dataset = _open_arrays(location, group, check, chosen)
     except Exception:
         check()  # an update may have begun to take effect in between
         raise
@@ -181,22 +195,31 @@ def open_arrays(location: Location, names: Iterable[str]) -> dict[str, VerifiedA
     """Open arrays of a dataset to read parts of them, in this process or on workers."""
     attributes = _attributes(location)
     check = SameState(location, state_digest(attributes))
-    group = _open_group(location, _read_descriptions(location, attributes))
+    group = _open_group(location, _read_descriptions(location, attributes), attributes)
     return {name: _verified(group, name, location, check) for name in names}
 
 
-def _open_group(location: Location, descriptions: Mapping[str, Any]) -> zarr.Group:
+def _open_group(
+    location: Location, descriptions: Mapping[str, Any], attributes: Mapping[str, Any]
+) -> zarr.Group:
     compressed = [name for name, each in descriptions.items() if "zstd" in codec_names(each)]
-    return open_verified(location, descriptions, complete=VARIABLES, compressed=compressed)
+    return open_verified(
+        location,
+        descriptions,
+        complete=VARIABLES,
+        compressed=compressed,
+        attributes=attributes,
+    )
 
 
-def _verified(group: zarr.Group, name: str, location: Location, check: SameState) -> VerifiedArray:
+def _verified(
+    group: zarr.Group, name: str, location: Location, check: SameState | None
+) -> VerifiedArray:
     return VerifiedArray(group, name, str(location), WAY_OUT, _describe_entries, check)
 
 
-def _check_complete(location: Location, url: str | PathLike[str]) -> None:
-    """Raise an error if there is no complete dataset at a location."""
-    there = state(location)
+def _check_complete(location: Location, url: str | PathLike[str], there: str) -> None:
+    """Raise an error if there is no complete dataset at a location, of which this is the state."""
     if there == "absent":
         raise MissingFileError(f"{url} does not exist: make a dataset with gpgc ingest")
     if there == "unfinished":
@@ -230,13 +253,9 @@ def _read_descriptions(location: Location, attributes: Mapping[str, Any]) -> dic
 
 
 def _open_arrays(
-    location: Location,
-    descriptions: Mapping[str, Any],
-    check: SameState,
-    verdicts: bool | Collection[str],
+    location: Location, group: zarr.Group, check: SameState, verdicts: list[Verdict]
 ) -> SuperpixelDataset:
     """Our arrays, each verified when read, and whatever else a user has added to the group."""
-    group = _open_group(location, descriptions)
     # What an interrupted overwrite or update left in a complete dataset is no part of it.
     for folder in (UNFINISHED_FOLDER, UPDATE_FOLDER, VERDICTS_FOLDER):
         warnings.filterwarnings("ignore", message=f"Object at {re.escape(folder)} is not")
@@ -247,23 +266,33 @@ def _open_arrays(
         mask_and_scale=False,
         drop_variables=[*VARIABLES],
     )
-    stored = {name: _verified(group, name, location, check) for name in VARIABLES}
+    stored = {
+        name: _verified(group, name, location, check if _is_lazy(name) else None)
+        for name in VARIABLES
+    }
     own = {name: _variable(array) for name, array in stored.items()}
+    check.verify()  # once for all that was read now, not after each of them
     # Coordinates: small, and worth seeing in the dataset's repr.
     coordinates = [name for name in own if own[name].dims in (("photo",), ("feature",))]
     attributes = {name: value for name, value in others.attrs.items() if name != DIGESTS}
     opened = SuperpixelDataset({**own, **others.data_vars}, others.coords, attributes)
     opened = opened.set_coords(coordinates)
     opened.encoding["source"] = location.url
-    result = apply_verdicts(opened, stored, read_verdicts(location, verdicts))
-    result.encoding["source"] = location.url
+    result = apply_verdicts(opened, stored, verdicts)
+    result.encoding |= {"source": location.url, "state": check}
     return result
+
+
+def _is_lazy(name: str) -> bool:
+    """Whether an array is read when it is needed, not when the dataset is opened."""
+    dimensions, _, _ = VARIABLES[name]
+    return dimensions[0] in ("superpixel", "object") or len(dimensions) > 1
 
 
 def _variable(array: VerifiedArray) -> xr.Variable:
     """Arrays along rows, pixels or objects as dask arrays, the others in memory."""
     dimensions, dtype, description = VARIABLES[array.name]
-    if dimensions[0] in ("superpixel", "object") or array.ndim > 1:
+    if _is_lazy(array.name):
         meta = np.empty((0,) * array.ndim, dtype=array.dtype)
         name = f"{array.name}-{uuid.uuid4().hex}"
         data = da.from_array(array, array.chunks, name=name, meta=meta)
@@ -314,6 +343,16 @@ def _check_photos(dataset: xr.Dataset, location: Location) -> None:
 def text_values(variable: xr.DataArray) -> Labels:
     """Names as NumPy's ordinary text, whichever text type the store has."""
     return np.array(variable.values.tolist(), dtype=str)
+
+
+def check_unchanged(dataset: xr.Dataset) -> None:
+    """Raise a ChangedError if a dataset was updated since it was opened.
+
+    After a computation on it: then all that was read is of one state.
+    """
+    check = dataset.encoding.get("state")
+    if isinstance(check, SameState):
+        check.verify()
 
 
 def is_dataset(X: Any) -> bool:

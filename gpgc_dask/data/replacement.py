@@ -17,6 +17,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -40,6 +42,12 @@ __all__ = [
 COMMIT = f"{UPDATE_FOLDER}/commit"
 
 ROOT = "zarr.json"
+
+RECHECK = 1.0
+"""Seconds after which a reader of a URL looks again whether the dataset was updated."""
+
+_verified: dict[tuple[str, str], float] = {}
+"""{(URL, digest): when this process has last seen the dataset in this state}."""
 
 
 def state_digest(attributes: Mapping[str, Any]) -> str:
@@ -67,7 +75,25 @@ class SameState:
     digest: str
 
     def __call__(self) -> None:
-        """Raise a ChangedError if the dataset has another state, or is being changed."""
+        """Raise a ChangedError if the dataset has another state, or is being changed.
+
+        At a URL, where it takes a request, at most once in RECHECK seconds: who has read many
+        chunks calls :meth:`verify` at the end.
+        """
+        if (
+            self.location.is_local
+            or time.monotonic() - _verified.get((self.location.url, self.digest), -RECHECK)
+            > RECHECK
+        ):
+            self.verify()
+
+    def verify(self) -> None:
+        """As a call, in any case."""
+        start = time.monotonic()
+        self._verify()
+        _verified[self.location.url, self.digest] = start
+
+    def _verify(self) -> None:
         attributes = read_attributes(self.location)
         if attributes is not None and state_digest(attributes) == self.digest:
             return

@@ -21,7 +21,7 @@ from gpgc_dask.core.checks import check_choice, check_positive
 from gpgc_dask.core.errors import InputError
 from gpgc_dask.core.labels import code_labels
 from gpgc_dask.core.progress import fit_listeners
-from gpgc_dask.data.dataset import is_dataset, provenance
+from gpgc_dask.data.dataset import check_unchanged, is_dataset, provenance
 from gpgc_dask.data.training import input_arrays, training_arrays
 from gpgc_dask.execution.compute import compute
 from gpgc_dask.execution.row_blocks import is_dask
@@ -177,6 +177,8 @@ class LinearGP(LearnedGP):
         options = replace(options, left_out=rounds.uses_groups, start=start)
         with naming_groups(arrays.groups, arrays.place):
             result = fit(training, options, rounds if self.rounds else None)
+        if is_dataset(X):
+            check_unchanged(X)
         self._remember(provenance(X) if is_dataset(X) else None)
         self._learn(training, result, rounds.look)
         validate_data(self, arrays.X, skip_check_array=True)

@@ -20,7 +20,7 @@ from gpgc_dask.core.arrays import Array, Index
 from gpgc_dask.core.checks import check_choice, check_positive
 from gpgc_dask.core.errors import InputError
 from gpgc_dask.core.threads import blas_threads
-from gpgc_dask.data.dataset import is_dataset, provenance
+from gpgc_dask.data.dataset import check_unchanged, is_dataset, provenance
 from gpgc_dask.data.training import input_arrays
 from gpgc_dask.execution.compute import compute
 from gpgc_dask.execution.row_blocks import is_dask
@@ -201,6 +201,8 @@ class MarginSVM(DatasetModel):
         check_size(training, rows, partial(self.memory_bytes, **shape), force=force)
         with naming_groups(arrays.groups):
             self._learn(training, rows, grouped=grouped)
+        if is_dataset(X):
+            check_unchanged(X)
         self._remember(provenance(X) if is_dataset(X) else None)
         validate_data(self, arrays.X, skip_check_array=True)
         return self

@@ -162,7 +162,7 @@ def correct_frequencies(predicted: Array, copies: Copies, undecided: Mask) -> Ar
     copies : Copies
         What the regressions were learned from.
     undecided : (J,) array of bool
-        Masks that count: those with labels on which nobody has decided.
+        Masks that count: those with labels and without a verdict of a person.
     """
     frequency = copies.frequency
     for _ in range(STEPS - 1):

@@ -96,9 +96,16 @@ def open_verified(
     *,
     complete: Iterable[str],
     compressed: Iterable[str],
+    attributes: Mapping[str, Any] | None = None,
 ) -> zarr.Group:
-    """Open a group for reading whose arrays have the given metadata, {name: JSON}."""
+    """Open a group for reading whose arrays have the given metadata, {name: JSON}.
+
+    If the attributes of the group are given, they are not read again.
+    """
     content = {f"{name}/zarr.json": json.dumps(each).encode() for name, each in metadata.items()}
+    if attributes is not None:
+        group = {"zarr_format": 3, "node_type": "group", "attributes": dict(attributes)}
+        content["zarr.json"] = json.dumps(group).encode()
     inner = location.store(read_only=True)
     store = VerifiedStore(inner, frozenset(complete), frozenset(compressed), content)
     return zarr.open_group(store, mode="r", zarr_format=3, use_consolidated=False)

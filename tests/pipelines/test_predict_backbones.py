@@ -55,7 +55,7 @@ def test_a_network_that_moves(networked):
     for target in ("at once", "moved"):
         assert tree_bytes(folder / target) == tree_bytes(folder / "expected")
     del model.dataset_["backbone"]["path"]
-    with pytest.raises(ValueError, match=r"not record where its network net.onnx is.*--backbone"):
+    with pytest.raises(ValueError, match=r"not recorded where the network net.onnx is.*--backbone"):
         predict_masks(model, images, folder / "x")
 
 
