@@ -298,7 +298,8 @@ def _variable(array: VerifiedArray) -> xr.Variable:
         data = da.from_array(array, array.chunks, name=name, meta=meta)
     else:
         data = array[...]
-        data = np.array(data.tolist(), dtype=object) if dtype is str else data
+    if dtype is str:  # xarray cannot compare NumPy's StringDType
+        data = data.astype(object)
     return xr.Variable(dimensions, data, {"long_name": description})
 
 
