@@ -58,7 +58,7 @@ Rounds = Annotated[
         min=0,
         help="Rounds of the second look, in which superpixels whose labels are probably wrong lose "
         "their weight. Each reads the data twice; 0 is the method of the paper. Default: 2 for "
-        "gpgc, 0 for gp.",
+        "gpgc with two classes, otherwise 0.",
     ),
 ]
 DataArgument = Annotated[

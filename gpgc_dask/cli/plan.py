@@ -110,6 +110,7 @@ def _plan_images(
     from gpgc_dask.planning.plan import plan as make_plan
     from gpgc_dask.planning.resources import Resources
     from gpgc_dask.planning.shape import Shape
+    from gpgc_dask.planning.sweeps import default_rounds
 
     cost = make_plan(
         Shape.from_images(images, features),
@@ -117,7 +118,7 @@ def _plan_images(
         separable=type(estimator).__name__ != "GP",
         resources=Resources.detect(is_dask=True, **options),
         machine=Machine.calibrate(features) if calibrate else Machine.measure(),
-        rounds=estimator.rounds,
+        rounds=default_rounds(2) if estimator.rounds is None else estimator.rounds,
     )
     _print_plan(cost, json=json)
 

@@ -46,13 +46,14 @@ class GPGC(LinearGP):
         more), 1.0 is the method of the paper.
     noise_floor : float, default 1e-4
         Minimum noise variance, in units of the ±1 labels.
-    rounds : int, default 2
-        Rounds of the second look: each weights every row by the probability of its label, judged by
-        the model without the row's group, and every group by its agreement, and computes ``coef_``
-        and ``covariance_factor_`` again. The first round takes two reads of the data, each other
-        one (two if groups are scattered). 0 is the method of the paper. There is none with fewer
-        than 10 groups, with groups of a dask array that are larger than 256 MB, or if a class would
-        lose all its weight.
+    rounds : int, optional
+        Rounds of the second look, by default 2 with two classes and 0 with more. Each weights every
+        row by the probability of its label, judged by the model without the row's group, and every
+        group by its agreement, and computes ``coef_`` and ``covariance_factor_`` again. The first
+        round takes two reads of the data, each other one (two if groups are scattered). 0 is the
+        method of the paper: then more than two classes are predicted by the largest decision value,
+        not by calibrated probabilities. There is no second look with fewer than 10 groups, with
+        groups of a dask array that are larger than 256 MB, or if a class would lose all its weight.
     checkpoint : str or path-like, optional
         File (a path, or a URL such as s3://…) that holds the state of the fit after every read of
         the data. A fit on the same data resumes from it, and removes it at its end.
@@ -142,7 +143,7 @@ class GPGC(LinearGP):
         dtype: str = "auto",
         redundancy: float | Literal["auto"] = "auto",
         noise_floor: float = 1e-4,
-        rounds: int = 2,
+        rounds: int | None = None,
         checkpoint: str | PathLike[str] | None = None,
         progress: bool | Listener | None = None,
         random_state: int | None = None,

@@ -42,7 +42,7 @@ from gpgc_dask.models.leave_group_out import (
 )
 from gpgc_dask.models.protocol import Listener
 from gpgc_dask.models.row_weights import RowWeights
-from gpgc_dask.models.second_look import ClassRule, Rounds, SecondLook
+from gpgc_dask.models.second_look import ClassRule, Rounds
 from gpgc_dask.models.validation import (
     check_features,
     check_new_rows,
@@ -58,7 +58,7 @@ from gpgc_dask.planning.memory import check_memory
 from gpgc_dask.planning.plan import Plan, plan
 from gpgc_dask.planning.resources import Resources
 from gpgc_dask.planning.shape import Shape
-from gpgc_dask.planning.sweeps import expected_rounds
+from gpgc_dask.planning.sweeps import default_rounds, expected_rounds
 
 __all__ = ["LinearGP"]
 
@@ -79,7 +79,7 @@ class LinearGP(LearnedGP):
         dtype: str = "auto",
         redundancy: float | Literal["auto"] = "auto",
         noise_floor: float = 1e-4,
-        rounds: int = 2,
+        rounds: int | None = None,
         checkpoint: str | PathLike[str] | None = None,
         progress: bool | Listener | None = None,
         random_state: int | None = None,
@@ -169,18 +169,20 @@ class LinearGP(LearnedGP):
             noise_groups=noise_groups,
             trusted=arrays.trusted if trusted is None else trusted,
         )
+        n_rounds = self._n_rounds(training.rows.n_classes)
         if not force:
-            _check_memory(training, options, int(self.rounds))
+            _check_memory(training, options, n_rounds)
         units = code_units(arrays.together, len(training.rows))
-        rounds = Rounds(training, self._class_rule(training), int(self.rounds), units)
+        calibrates = self.rounds is None and training.rows.n_classes > 2
+        rounds = Rounds(training, self._class_rule(training), n_rounds, units, calibrates)
         start = self._start(training, options.noise_bounds)
         options = replace(options, left_out=rounds.uses_groups, start=start)
         with naming_groups(arrays.groups, arrays.place):
-            result = fit(training, options, rounds if self.rounds else None)
+            result = fit(training, options, rounds if rounds.wanted else None)
         if is_dataset(X):
             check_unchanged(X)
         self._remember(provenance(X) if is_dataset(X) else None)
-        self._learn(training, result, rounds.look)
+        self._learn(training, result, rounds)
         validate_data(self, arrays.X, skip_check_array=True)
         self._warn_unless_converged()
         return self
@@ -265,7 +267,7 @@ class LinearGP(LearnedGP):
             separable=self._noise_model != "homoscedastic",
             resources=Resources.detect(is_dask(X), workers, memory_limit, threads),
             machine=machine,
-            rounds=self._check_rounds(),
+            rounds=self._n_rounds(n_classes),
         )
 
     def _dtype(self) -> np.dtype[Any] | None:
@@ -283,7 +285,7 @@ class LinearGP(LearnedGP):
             raise InputError(
                 f"max_iter must be a whole number of at least 1, got {self.max_iter!r}"
             )
-        self._check_rounds()
+        self._n_rounds()
         return FitOptions(
             solver=check_choice("solver", self.solver, SOLVERS),
             tol=check_positive("tol", self.tol),
@@ -296,7 +298,10 @@ class LinearGP(LearnedGP):
             listeners=fit_listeners(self.progress, has_checkpoint=self.checkpoint is not None),
         )
 
-    def _check_rounds(self) -> int:
+    def _n_rounds(self, n_classes: int = 2) -> int:
+        """Validate the rounds of the second look, and return their number."""
+        if self.rounds is None:
+            return default_rounds(n_classes)
         if not isinstance(self.rounds, numbers.Integral) or self.rounds < 0:
             raise InputError(f"rounds must be a whole number of at least 0, got {self.rounds!r}")
         return int(self.rounds)
@@ -310,11 +315,10 @@ class LinearGP(LearnedGP):
             raise InputError(f"noise_floor must be below {MAX_NOISE:g}, got {self.noise_floor!r}")
         return floor
 
-    def _learn(self, training: Training, result: FitResult, look: SecondLook | None = None) -> None:
-        point = result.point
+    def _learn(self, training: Training, result: FitResult, rounds: Rounds | None = None) -> None:
+        point, look = result.point, None if rounds is None else rounds.look
         params = point.params
-        self.classes_ = training.classes
-        self.groups_ = training.groups
+        self.classes_, self.groups_ = training.classes, training.groups
         post = point.post if look is None else look.post
         self.coef_ = post.mu.T.copy()
         self.covariance_factor_ = post.T
@@ -333,8 +337,9 @@ class LinearGP(LearnedGP):
             self.__dict__.pop(name, None)
         if training.trusted is not None:
             self.trusted_ = training.trusted
+        if rounds is not None and rounds.calibration is not None:
+            self.calibration_ = rounds.calibration
         if look is not None:
-            self.calibration_ = look.calibration
             kept = RowWeights.from_rows(look.row_weight, training.rows, training.sample_weight)
             self.row_weight_, self.group_rows_ = kept.weights, kept.sizes
             self.group_digests_ = kept.digests

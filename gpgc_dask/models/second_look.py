@@ -7,7 +7,8 @@ its labels with it, and computes the posterior of the weights again. Noise varia
 redundancy stay those of the fit. The read that certified the optimum has usually computed the
 predictions for the first round, which then takes one read of the data, otherwise two. Its
 calibration and class weights serve the later rounds too, so that each of these takes one read if
-the rows of every group are adjacent.
+the rows of every group are adjacent. Without rounds, the predictions may still serve to calibrate
+probabilities.
 """
 
 from __future__ import annotations
@@ -29,7 +30,15 @@ from gpgc_dask.gp.solvers.run import algebra
 from gpgc_dask.gp.training import Training
 from gpgc_dask.quality.calibration import Calibration, calibrate
 
-__all__ = ["MIN_GROUPS", "ClassRule", "Rounds", "RowRule", "SecondLook", "look_again"]
+__all__ = [
+    "MIN_GROUPS",
+    "ClassRule",
+    "Rounds",
+    "RowRule",
+    "SecondLook",
+    "calibrate_fit",
+    "look_again",
+]
 
 MIN_GROUPS = MIN_GROUPS_FOR_REDUNDANCY
 """With fewer groups there is no second look: the others allow no judgement of each of them."""
@@ -83,30 +92,73 @@ class Rounds:
         Number of rounds.
     together : (N,) array of int, optional
         What each row is left out with; by default its group.
+    calibrates : bool
+        Whether probabilities are calibrated if there are no rounds.
     look : SecondLook or None
         The result, as of :func:`look_again`.
+    calibration : Calibration or None
+        Probabilities with natural class frequencies.
     """
 
     training: Training
     class_rule: ClassRule
     n_rounds: int
     together: Index | None = None
+    calibrates: bool = False
     look: SecondLook | None = None
+    calibration: Calibration | None = None
 
     @property
     def wanted(self) -> bool:
-        """Whether there is a round to do: some are asked for, and there are enough groups."""
-        return self.n_rounds > 0 and self.training.rows.n_groups >= MIN_GROUPS
+        """Whether there is anything to do: it is asked for, and there are enough groups."""
+        asked = self.n_rounds > 0 or self.calibrates
+        return asked and self.training.rows.n_groups >= MIN_GROUPS
 
     @property
     def uses_groups(self) -> bool:
-        """Whether a round needs predictions of rows without their group, and nothing else."""
+        """Whether predictions of rows without their group are needed, and nothing else."""
         return self.wanted and self.together is None
 
     def __call__(self, result: FitResult, open_sweeps: OpenSweeps) -> None:
-        self.look = look_again(
-            result, open_sweeps, self.training, self.class_rule, self.n_rounds, self.together
-        )
+        if self.n_rounds:
+            self.look = look_again(
+                result, open_sweeps, self.training, self.class_rule, self.n_rounds, self.together
+            )
+            self.calibration = None if self.look is None else self.look.calibration
+        else:
+            self.calibration = calibrate_fit(result, open_sweeps, self.training, self.together)
+
+
+def calibrate_fit(
+    result: FitResult, open_sweeps: OpenSweeps, training: Training, together: Index | None = None
+) -> Calibration | None:
+    """Calibrate the probabilities of a finished fit, without another look at the rows.
+
+    It takes a read of the data only if the last one of the fit has computed no predictions.
+
+    Parameters
+    ----------
+    result, open_sweeps, training, together
+        As of :func:`look_again`.
+
+    Returns
+    -------
+    Calibration or None
+        None with groups that are too large for the memory of a task.
+    """
+    rows = replace(training.rows, given_weights=training.sample_weight)
+    sweeps = open_sweeps(rows)
+    if not sweeps.holds_groups:
+        return None
+    values = result.solution.left_out
+    if values is None:
+        params, history = result.point.params, result.history
+        noise = (params.log_noise, params.redundancy)
+        leave_out, left_out_noise = _without(open_sweeps, sweeps, rows, noise, together)
+        history.change_oracle(leave_out)
+        with history.timed("sweep"):
+            values = leave_out.leave_out(result.point.post, *left_out_noise)
+    return _calibrate(values, rows)
 
 
 def look_again(

@@ -10,7 +10,10 @@ from gpgc_dask.gp.solvers.redundancy import MIN_GROUPS_FOR_REDUNDANCY
 from gpgc_dask.gp.warm_start import warm_start_rows
 from gpgc_dask.planning.shape import Shape
 
-__all__ = ["Sweeps", "expected_rounds", "expected_sweeps"]
+__all__ = ["ROUNDS", "Sweeps", "default_rounds", "expected_rounds", "expected_sweeps"]
+
+ROUNDS = 2
+"""Rounds of the second look, unless a user wants another number."""
 
 WARM_STEPS, COLD_STEPS, SLOW_STEPS = 2, 3, 4
 """Typical numbers of steps: after a warm start, without one, and with few rows per feature."""
@@ -62,6 +65,15 @@ class Sweeps:
     def graphs(self) -> float:
         """Graphs of tasks over all rows."""
         return self.surveys + self.steps + self.certificates + self.looks - self.shared
+
+
+def default_rounds(n_classes: int) -> int:
+    """Rounds of the second look by default.
+
+    None with more than two classes: rows of rare classes would lose most of their weight, and
+    predicted masks and the ranking of street scenes get worse (benchmarks/second_look.py).
+    """
+    return ROUNDS if n_classes <= 2 else 0
 
 
 def expected_rounds(shape: Shape, rounds: int) -> int:

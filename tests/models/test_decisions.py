@@ -44,7 +44,7 @@ def test_the_sign_decides_between_two_classes(lazy):
     np.testing.assert_allclose(np.asarray(found)[:, 1], 1 / (1 + np.exp(1 - 2 * values)))
 
 
-def test_probabilities_of_a_second_look_are_calibrated():
+def test_probabilities_of_a_fit_are_calibrated():
     """Of predictions with a probability of about p, a share of about p is right."""
     data = classification(6000, 12, 120, n_classes=3, corrupted=0.0)
     fitted = data.groups < 60
@@ -57,7 +57,7 @@ def test_probabilities_of_a_second_look_are_calibrated():
     bins = np.digitize(sure, [0.5, 0.7, 0.9])
     for number in np.unique(bins):
         own = bins == number
-        assert abs(right[own].mean() - sure[own].mean()) < 0.08
+        assert abs(right[own].mean() - sure[own].mean()) < 0.1
     frequencies = np.bincount(truth) / truth.size
     np.testing.assert_allclose(shares.mean(0), frequencies, atol=0.04)
 

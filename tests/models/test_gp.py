@@ -31,7 +31,8 @@ def dense_of(model, X, y, groups):
         targets = np.where(np.eye(model.classes_.size)[codes] > 0, 1.0, -1.0)
     variance = model.noise_variance_[np.searchsorted(model.groups_, groups)]
     weight = model.class_weight_[codes]
-    weight[np.argsort(groups, kind="stable")] *= model.row_weight_
+    if model.classes_.size == 2:  # more classes get no second look
+        weight[np.argsort(groups, kind="stable")] *= model.row_weight_
     noise = variance * model.redundancy_ / weight
     (scale,) = model.feature_scales_.values()
     return DenseGP(X, targets, noise, np.full(X.shape[1], scale**2))

@@ -317,7 +317,7 @@ def test_the_first_round_takes_no_read_for_predictions(
     if kind in ("dask", "float32"):
         X = da.from_array(X, chunks=(90, -1))
     given = {"groups": groups, "sample_weight": weight}
-    model = GPGC(redundancy=redundancy).fit(X, y, **given)
+    model = GPGC(redundancy=redundancy, rounds=2).fit(X, y, **given)
     assert reads_of_rounds(model) == [1, 1]
 
     terms = RowSweeps.terms
@@ -326,7 +326,7 @@ def test_the_first_round_takes_no_read_for_predictions(
         return terms(self, *arguments, request=replace(request, left_out=False), **options)
 
     monkeypatch.setattr(RowSweeps, "terms", without_predictions)
-    other = GPGC(redundancy=redundancy).fit(X, y, **given)
+    other = GPGC(redundancy=redundancy, rounds=2).fit(X, y, **given)
     assert reads_of_rounds(other) == [2, 1]
     tolerance = 1e-4 if kind == "float32" else 1e-8
     np.testing.assert_allclose(model.coef_, other.coef_, rtol=tolerance, atol=tolerance)
@@ -400,3 +400,25 @@ def test_a_run_stopped_in_a_round_does_not_fit_again(tmp_path):
     assert model.n_iter_ == whole.n_iter_
     np.testing.assert_allclose(model.coef_, whole.coef_, rtol=1e-9)
     np.testing.assert_array_equal(model.row_weight_, whole.row_weight_)
+
+
+@pytest.mark.parametrize("kind", ["numpy", "scattered", "dask"])
+def test_more_classes_are_calibrated_without_a_second_look(kind, small_tasks):
+    """Of the same fit, with probabilities from predictions of rows without their group."""
+    data = classification(**WIDE, n_classes=3)
+    order = np.arange(600)
+    if kind == "scattered":
+        order = np.random.default_rng(2).permutation(600)
+    X, y, groups = data.X[order], data.y[order], data.groups[order]
+    given = da.from_array(X, chunks=(90, -1)) if kind == "dask" else X
+    model = GPGC().fit(given, y, groups=groups)
+    plain = GPGC(rounds=0).fit(given, y, groups=groups)
+    np.testing.assert_array_equal(model.coef_, plain.coef_)
+    assert model.n_reads_ == plain.n_reads_
+    assert not hasattr(model, "row_weight_")
+    assert not hasattr(plain, "calibration_")
+    values = plain.leave_group_out(X, y, groups)
+    expected = calibrate(values, y, np.ones(600), groups, WIDE["n_groups"], 3)
+    np.testing.assert_allclose(
+        model.calibration_.to_array(), expected.to_array(), rtol=1e-4, atol=1e-5
+    )

@@ -12,13 +12,11 @@ from gpgc_dask.clusters.kubernetes.settings import Settings
 from gpgc_dask.core.errors import InputError
 from gpgc_dask.planning.memory import driver_bytes, worker_bytes
 from gpgc_dask.planning.shape import Shape
+from gpgc_dask.planning.sweeps import ROUNDS
 
-__all__ = ["ROUNDS", "Sizes", "shape_of"]
+__all__ = ["Sizes", "shape_of"]
 
 MIB = 1 << 20
-
-ROUNDS = 2
-"""Rounds of the second look that memory is reserved for: those of a fit by default."""
 
 CALM_SHARE = 0.7
 """Share of a worker's memory that the plan may fill: Dask spills at 0.7 and pauses at 0.8."""

@@ -72,7 +72,7 @@ def fits() -> dict[str, Any]:
         ("GPGC, three classes", GPGC(solver="fixed-point", rounds=0), 3),
         ("GP", GP(), 2),
         ("GPGC, second look", GPGC(), 2),
-        ("GPGC, second look at three classes", GPGC(), 3),
+        ("GPGC, second look at three classes", GPGC(rounds=2), 3),
     ):
         data = classification(600, 8, 20, n_classes=classes)
         model = estimator.fit(data.X, data.y, groups=data.groups)
