@@ -306,7 +306,7 @@ def main() -> None:
         place = Path(temporary)
         folder = place / "drawn" if small else args.folder
         if small:
-            draw_folder(folder, 40)
+            draw_folder(folder, 20)
         for name in args.sets.split(","):
             for seed in range(1 if small else args.seeds):
                 own = prepare(name, folder, place / f"{name}-{seed}", seed, small)
