@@ -273,7 +273,7 @@ def report(section: Section, results: dict[str, list[dict[str, Any]]], orders: l
             cells = []
             for share in (0.0, *SHOWN):
                 score = float(np.mean([one["runs"][order]["scores"][share] for one in each]))
-                gained = 100 * (score - low) / (high - low)
+                gained = 100 * (score - low) / (high - low) if high != low else float("nan")
                 closed.setdefault((order, share), []).append(gained)
                 cells.append(f"{score:.2f} ({gained:.0f} %)")
             rows.append((SETS[name].title, order, f"{low:.2f}", *cells, f"{high:.2f}"))
@@ -307,7 +307,7 @@ def main() -> None:
         folder = place / "drawn" if small else args.folder
         if small:
             draw_folder(folder, 20)
-        for name in args.sets.split(","):
+        for name in args.sets.split(",")[: 1 if small else None]:
             for seed in range(1 if small else args.seeds):
                 own = prepare(name, folder, place / f"{name}-{seed}", seed, small)
                 results.setdefault(name, []).append(simulate(own, orders, seed))
