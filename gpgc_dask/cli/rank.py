@@ -246,6 +246,7 @@ def select(
     from gpgc_dask.models.persistence import load
     from gpgc_dask.models.review import rank, require_review
     from gpgc_dask.results.answers import best_answers, write_consensus
+    from gpgc_dask.results.corrected import CorrectedMasks
     from gpgc_dask.results.ranking import select_best
     from gpgc_dask.results.selection import filter_coco, write_folder
     from gpgc_dask.storage.location import write_whole
@@ -263,10 +264,11 @@ def select(
     if rest:
         chosen = ranking[~ranking["image"].isin(chosen["image"])]
     names = chosen["image"].tolist()
+    corrected = CorrectedMasks(fitted, chosen) if coco or folder else None
     if coco is not None:
-        filter_coco(source, names, coco)
+        filter_coco(source, names, coco, corrected=corrected)
     if folder is not None:
-        write_folder(chosen, source, folder, copy=copy)
+        write_folder(chosen, source, folder, copy=copy, corrected=corrected)
     if out is not None:
         write_whole(Path(out), "".join(f"{name}\n" for name in names).encode())
     _report(chosen, ranking, rest=rest, written=[p for p in (out, folder, coco) if p], json=json)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import warnings
 
@@ -10,13 +11,16 @@ import pytest
 from PIL import Image
 
 from gpgc_dask import GP, GPGC, MarginSVM, load, open_dataset, rank, write_report
-from gpgc_dask.core.errors import InputError
+from gpgc_dask.core.errors import InputError, MissingFileError
 from gpgc_dask.data.verdicts import Verdict, VerdictLog
 from gpgc_dask.imaging.corrections import make_correction
 from gpgc_dask.models.fitted_dataset import open_fitted
 from gpgc_dask.pipelines.ingest import ingest
+from gpgc_dask.results.corrected import CorrectedMasks
+from gpgc_dask.results.export import export
 from gpgc_dask.results.pictures import paint_pictures
-from gpgc_dask.results.ranking import count_bad, headline, records
+from gpgc_dask.results.ranking import count_bad, headline, records, select_best
+from gpgc_dask.results.selection import write_folder
 from gpgc_dask.storage.location import Location
 from tests.support.images import save_pairs
 from tests.support.ingesting import QUICK
@@ -181,3 +185,38 @@ def test_commands_open_the_dataset_of_the_fit(run, judged, tmp_path):
     code, _, err = run("fit", data, "-o", model, "--resume")
     assert code == 1
     assert "2 more verdict(s)" in err
+
+
+def test_a_selection_has_the_corrected_masks(fitted, tmp_path):
+    """At the photo's size, in the values of the given masks; others are the given files."""
+    _, model, review = fitted
+    name = f"photo_{CORRECTED:03d}.jpg"
+    best = select_best(rank(review), top=20)
+    assert name in best["image"].tolist()
+    corrected = CorrectedMasks(model, best)
+    assert list(corrected) == [name]
+    folder = write_folder(best, model.dataset_["source"], tmp_path / "clean", corrected=corrected)
+    given = review.set_index("image").loc[name, "mask_path"]
+    written = folder / f"masks/photo_{CORRECTED:03d}.png"
+    before, after = (np.asarray(Image.open(path)) for path in (given, written))
+    assert after.shape == before.shape
+    assert ((after > 0) != (before > 0)).mean() > 0.95
+    links = [path for path in (folder / "masks").iterdir() if path.is_symlink()]
+    assert len(links) == 19
+    export(model, tmp_path / "tasks.json", to="coco")
+    content = json.loads((tmp_path / "tasks.json").read_text())
+    (image,) = (one["id"] for one in content["images"] if one["file_name"] == name)
+    area = sum(
+        one["area"]
+        for one in content["annotations"]
+        if one["image_id"] == image and "proposed" not in one
+    )
+    assert area == (after > 0).sum()
+
+
+def test_corrected_masks_that_are_gone_are_named(fitted, tmp_path):
+    _, model, review = fitted
+    with pytest.raises(MissingFileError, match=f"corrected mask of photo_{CORRECTED:03d}.jpg"):
+        CorrectedMasks(model, review, str(tmp_path / "elsewhere.zarr"))
+    nothing = review[review["image"] != f"photo_{CORRECTED:03d}.jpg"]
+    assert list(CorrectedMasks(model, nothing, str(tmp_path / "elsewhere.zarr"))) == []

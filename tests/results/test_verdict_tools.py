@@ -14,13 +14,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pycocotools import mask as rle
 
 from gpgc_dask import GPGC, open_dataset
 from gpgc_dask.core.errors import InputError, PipelineError, UnusableFileError
 from gpgc_dask.data.verdicts import VerdictLog
 from gpgc_dask.pipelines.ingest import MaskOptions, ingest
+from gpgc_dask.results.corrected import CorrectedMasks
 from gpgc_dask.results.export import export
 from gpgc_dask.results.export.runs import boxed_runs, brush_bytes
+from gpgc_dask.results.selection import filter_coco, write_folder
 from gpgc_dask.results.verdicts import import_verdicts, list_verdicts
 from gpgc_dask.results.verdicts.runs import draw_polygons, fill_boxed_runs, read_brush
 from gpgc_dask.storage.location import Location
@@ -324,3 +327,25 @@ def test_unknown_categories_and_images(place, folder, tmp_path):
     assert "label 'zebra' is no class of the dataset" in text
     assert "(15 images: photo_001.jpg, photo_002.jpg, photo_003.jpg, …)" in text
     assert "(1 image: horse.jpg)" in text
+
+
+def test_a_selection_of_a_coco_dataset_has_the_corrected_masks(coco_place, tmp_path):
+    content = json.loads((tmp_path / "coco.json").read_text())
+    square = [[0, 0, 9, 0, 9, 9, 0, 9]]
+    more = {"id": 98, "image_id": 0, "category_id": 7, "segmentation": square}
+    content["annotations"].append(more)
+    import_verdicts(coco_place, write_json(tmp_path / "edited.json", content))
+    dataset = open_dataset(coco_place)
+    model = GPGC().fit(dataset)
+    review = model.review(dataset)
+    source, masks = model.dataset_["source"], CorrectedMasks(model, review)
+    folder = write_folder(review, source, tmp_path / "clean", corrected=masks)
+    path = filter_coco(source, review["image"], tmp_path / "kept.json", corrected=masks)
+    written = json.loads(path.read_text())
+    assert json.loads((folder / "annotations.json").read_text()) == written
+    own = [one for one in written["annotations"] if one["image_id"] == 0]
+    assert [one["category_id"] for one in own] == [7]
+    decoded = rle.decode(own[0]["segmentation"]) > 0
+    np.testing.assert_array_equal(decoded, true_mask(0) | draw_polygons(square, 60, 80))
+    others = [one for one in written["annotations"] if one["image_id"] != 0]
+    assert others == [one for one in content["annotations"] if one["image_id"] != 0]

@@ -14,6 +14,7 @@ from gpgc_dask.core.arrays import Index
 from gpgc_dask.core.errors import Problem
 from gpgc_dask.core.progress import Listener
 from gpgc_dask.models.protocol import FittedModel
+from gpgc_dask.results.corrected import CorrectedMasks
 
 __all__ = ["ExportFormat", "ExportReport", "Selection"]
 
@@ -66,6 +67,11 @@ class Selection:
     photos: Index
     dataset: xr.Dataset | None = None
     predicted: Index | None = None
+
+    def corrected_masks(self) -> CorrectedMasks:
+        """Masks of the chosen images that people have corrected."""
+        url = None if self.dataset is None else self.dataset.encoding.get("source")
+        return CorrectedMasks(self.model, self.chosen, url)
 
 
 class ExportFormat(ABC):

@@ -84,6 +84,7 @@ class Coco(ExportFormat):
         review, chosen = self.selection.review, self.selection.chosen
         fmt = MaskFormat.from_json(self.source["mask_format"])
         masks = DatasetMasks(self.source, review["image"].tolist(), review["mask_path"].tolist())
+        corrected = self.selection.corrected_masks()
         images: list[dict[str, Any]] = []
         annotations: list[dict[str, Any]] = []
         left_out: list[Problem] = []
@@ -92,7 +93,10 @@ class Coco(ExportFormat):
             chosen["image"], chosen["image_path"], self.selection.photos.tolist(), strict=True
         ):
             try:
-                codes = masks.codes(photo, read_orientation(path))
+                if name in corrected:
+                    codes = corrected[name]
+                else:
+                    codes = masks.codes(photo, read_orientation(path))
             except (UnusableFileError, OSError) as error:
                 left_out.append(Problem(name, str(error)))
                 continue

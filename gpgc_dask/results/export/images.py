@@ -21,8 +21,8 @@ from gpgc_dask.imaging.photos import read_orientation, silence_pillow
 from gpgc_dask.imaging.superpixels import Segments, sample_codes
 from gpgc_dask.models.fitted_dataset import require_dataset_info
 from gpgc_dask.results.columns import column_names
+from gpgc_dask.results.corrected import CorrectedMasks
 from gpgc_dask.results.export.base import ExportFormat, ExportReport, Selection
-from gpgc_dask.results.pictures import corrected_mask
 from gpgc_dask.results.ranking import is_suspect, records
 from gpgc_dask.storage.location import write_whole
 
@@ -85,7 +85,6 @@ class _Task:
 
     photo : number of the photo in the dataset
     segments, classes : superpixels at working size and the class predicted for each, or None
-    corrected : the mask as a person has corrected it, at working size, or None
     """
 
     photo: int
@@ -94,7 +93,6 @@ class _Task:
     suspect: bool
     segments: Segments | None = None
     classes: Labels | None = None
-    corrected: Codes | None = None
 
 
 class ImageFormat(ExportFormat):
@@ -119,6 +117,7 @@ class ImageFormat(ExportFormat):
         check_sources(photos, review["image_path"], review["mask_path"], self.source)
         names, paths = review["image"].tolist(), review["mask_path"].tolist()
         self.masks = DatasetMasks(self.source, names, paths)
+        self.corrected = selection.corrected_masks()
         self.labels = drawn_labels(self.masks.format)
 
     @abstractmethod
@@ -150,7 +149,7 @@ class ImageFormat(ExportFormat):
         meter = Meter(progress, "images", len(self.selection.chosen))
 
         def make(task: _Task) -> tuple[int, Any]:
-            image = _read_image(task, self.masks)
+            image = _read_image(task, self.masks, self.corrected)
             made = image if isinstance(image, Problem) else self.entry(image)
             return int(task.record["rank"]), made
 
@@ -183,20 +182,20 @@ def _task_chunks(selection: Selection) -> Iterator[list[_Task]]:
                 tasks[photo],
                 segments=segments,
                 classes=predicted[rows_of(image, photo)],
-                corrected=corrected_mask(dataset, photo),
             )
             for photo, segments in chunk
         ]
 
 
-def _read_image(task: _Task, masks: DatasetMasks) -> Image | Problem:
+def _read_image(task: _Task, masks: DatasetMasks, corrected: CorrectedMasks) -> Image | Problem:
     """The image, or the reason why its photo or mask cannot be read any more."""
     try:
         orientation = read_orientation(task.path)
-        if task.corrected is None:
-            given = masks.codes(task.photo, orientation)
+        if task.record["image"] in corrected:
+            own = corrected[task.record["image"]]
+            given = sample_codes(own, orientation.height, orientation.width)
         else:
-            given = sample_codes(task.corrected, orientation.height, orientation.width)
+            given = masks.codes(task.photo, orientation)
     except (UnusableFileError, OSError) as error:
         return Problem(task.record["image"], str(error))
     predicted = None
