@@ -16,11 +16,13 @@ import numpy as np
 import pytest
 import s3fs
 from distributed import LocalCluster
+from PIL import Image
 
 from gpgc_dask.cli import main
 from gpgc_dask.clusters.registry import CLUSTERS
 from gpgc_dask.pipelines.ingest import ingest
 from gpgc_dask.pipelines.train import train
+from gpgc_dask.results.verdicts import list_verdicts
 from tests.support.object_store import object_store
 from tests.support.places import save_corrections, save_folders, save_job, save_others
 
@@ -209,6 +211,23 @@ def check_clean(place, names):
     assert len(list((place / "rough-masks").glob("*.png"))) == 12
 
 
+def check_loop(place, names):
+    verdicts = list_verdicts(place / "horses.zarr")
+    assert verdicts["image"].tolist() == ["photo_003.jpg", "photo_007.jpg"]
+    assert verdicts["verdict"].tolist() == ["confirmed", "confirmed"]
+    drawn = {path.name: Image.open(path) for path in (place / "corrected-masks").iterdir()}
+    clean = {path.name for path in (place / "clean/masks").iterdir()}
+    assert len(clean) == 9
+    assert clean & {*drawn}
+    for name, mask in drawn.items():
+        assert np.array_equal(mask, Image.open(place / "masks" / name))
+    for name in clean & {*drawn}:
+        assert np.array_equal(drawn[name], Image.open(place / "clean/masks" / name))
+    assert len((place / "look-at.txt").read_text().splitlines()) == 3
+    assert not names["changes"].changed
+    assert len(names["todo"]) == 10
+
+
 def check_interop(place, names):
     assert names["report"].known == 2
     assert names["decided"]["verdict"].tolist() == ["corrected", "corrected"]
@@ -220,6 +239,7 @@ CHECKS = {
     "README.md": check_readme,
     "docs/arrays.md": check_arrays,
     "docs/how-to/clean.md": check_clean,
+    "docs/how-to/loop.md": check_loop,
     "docs/how-to/monitor.md": check_monitor,
     "docs/interop.md": check_interop,
 }

@@ -48,8 +48,14 @@ def warnings_in(notebook):
     ]
 
 
-def test_there_are_four():
-    names = ["crowd_workers", "find_bad_masks", "laptop_to_cluster", "one_dimension"]
+def test_there_are_five():
+    names = [
+        "crowd_workers",
+        "find_bad_masks",
+        "laptop_to_cluster",
+        "one_dimension",
+        "review_loop",
+    ]
     assert [path.stem for path in NOTEBOOKS] == names
 
 
