@@ -44,11 +44,11 @@ def test_the_sign_decides_between_two_classes(lazy):
     np.testing.assert_allclose(np.asarray(found)[:, 1], 1 / (1 + np.exp(1 - 2 * values)))
 
 
-def test_probabilities_of_a_fit_are_calibrated():
+def test_probabilities_of_a_second_look_are_calibrated():
     """Of predictions with a probability of about p, a share of about p is right."""
     data = classification(6000, 12, 120, n_classes=3, corrupted=0.0)
     fitted = data.groups < 60
-    model = GPGC().fit(data.X[fitted], data.y[fitted], groups=data.groups[fitted])
+    model = GPGC(rounds=2).fit(data.X[fitted], data.y[fitted], groups=data.groups[fitted])
     shares = model.predict_proba(data.X[~fitted])
     truth = data.y[~fitted]
     halfway = shares / np.sqrt(np.bincount(data.y[fitted]) / fitted.sum())
@@ -57,9 +57,27 @@ def test_probabilities_of_a_fit_are_calibrated():
     bins = np.digitize(sure, [0.5, 0.7, 0.9])
     for number in np.unique(bins):
         own = bins == number
-        assert abs(right[own].mean() - sure[own].mean()) < 0.1
+        assert abs(right[own].mean() - sure[own].mean()) < 0.08
     frequencies = np.bincount(truth) / truth.size
     np.testing.assert_allclose(shares.mean(0), frequencies, atol=0.04)
+
+
+def test_probabilities_of_a_fit_to_several_classes_are_calibrated():
+    """Labels are drawn with known probabilities, which the fit finds without a second look."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.standard_normal((12000, 11)), np.ones(12000)])
+    expected = softmax(1.5 * X @ rng.standard_normal((12, 3)) / np.sqrt(3), axis=1)
+    y = (rng.random((12000, 1)) > expected.cumsum(1)).sum(1)
+    groups = np.arange(12000) // 50
+    fitted = groups < 120
+    model = GPGC().fit(X[fitted], y[fitted], groups=groups[fitted])
+    found, expected = model.predict_proba(X[~fitted]), expected[~fitted]
+    assert np.abs(found - expected).mean() < 0.05
+    sure, bins = found.max(1), np.digitize(found.max(1), [0.5, 0.7, 0.9])
+    for number in np.unique(bins):
+        own = bins == number
+        right = np.take_along_axis(expected[own], found[own].argmax(1)[:, None], axis=1)
+        assert abs(right.mean() - sure[own].mean()) < 0.05
 
 
 @pytest.mark.parametrize("model", [GPGC(), GPGC(rounds=0), GP(), MarginSVM(C=0.1)], ids=repr)
