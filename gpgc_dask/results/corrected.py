@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
 
 import pandas as pd
 
@@ -58,10 +58,10 @@ class CorrectedMasks:
                 "dataset back where it was, or fit the model again"
             )
 
-    def __contains__(self, name: Any) -> bool:
+    def __contains__(self, name: str) -> bool:
         return name in self._keys
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[str]:
         return iter(self._keys)
 
     def __getitem__(self, name: str) -> Codes:
