@@ -382,8 +382,8 @@ class LinearGP(LearnedGP):
         """Labels (N,), among ``classes_``; lazy for a dask X.
 
         Of two classes the sign of the decision value decides. Of more, the calibrated probability
-        (``calibration_``) divided by the square root of the class frequency does, for a high mean
-        IoU; without a calibration, the largest decision value.
+        (``calibration_``) divided by a power of the class frequency does, for a high mean IoU;
+        without a calibration, the largest decision value.
         """
         return decide(self.decision_function(X), self.classes_, self.calibration)
 

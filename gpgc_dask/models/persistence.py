@@ -43,7 +43,7 @@ __all__ = ["load", "save", "state"]
 
 FORMAT = "gpgc_dask model"
 UNFINISHED = f"{FORMAT}, unfinished"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 SAVED_LABELS = ("classes_", "groups_", "noise_groups_", "feature_names_in_")
 """Attributes that hold labels of any type."""

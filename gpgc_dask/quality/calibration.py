@@ -8,7 +8,7 @@ have little weight in it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,12 @@ ROUNDS = 2
 MIN_RELIABILITY = 0.02
 """Weights of images are squares of their reliability, of at least this."""
 
+EXPONENTS = np.linspace(0.0, 1.0, 9)
+"""Powers of the class frequencies among which the one of the best decisions is chosen."""
+
+HALFWAY = 0.5
+"""Power of the class frequencies where none is chosen."""
+
 
 @dataclass(frozen=True)
 class Calibration:
@@ -49,11 +55,14 @@ class Calibration:
         Logits at decision values of 0.
     frequency : (classes,) array
         Frequencies of the classes that the logits are for.
+    exponent : float, default 0.5
+        Power of the frequencies by which probabilities are divided to decide.
     """
 
     coef: Array
     intercept: Array
     frequency: Array
+    exponent: float = HALFWAY
 
     def logits(self, values: Any) -> Any:
         """Logits (N, classes) of decision values (N,) or (N, t); lazy for a dask array."""
@@ -61,13 +70,13 @@ class Calibration:
         return columns[:, : self.coef.shape[1]] @ self.coef.T + self.intercept
 
     def scores(self, values: Any) -> Any:
-        """Logits (N, classes) for the square roots of the class frequencies; lazy as the logits.
+        """Logits (N, classes) of P / πʳ, whose largest one decides; lazy as the logits.
 
-        The largest logit has the highest share of right pixels, but rarely chooses a rare class.
-        With equal frequencies, common classes lose too many pixels to rare ones. This is halfway,
-        where the mean IoU of predicted masks is high.
+        The largest probability P has the highest share of right pixels, but rarely chooses a rare
+        class. Divided by the class frequencies π, as if all classes were equally frequent, common
+        classes lose too many pixels to rare ones. r is the :attr:`exponent` between 0 and 1.
         """
-        return self.logits(values) - 0.5 * np.log(self.frequency)
+        return self.logits(values) - self.exponent * np.log(self.frequency)
 
     def probabilities(self, values: Features) -> Array:
         """Probabilities (N, classes) of decision values (N,) or (N, t), each at least 1e-4."""
@@ -78,13 +87,14 @@ class Calibration:
         return MIN_PROBABILITY + (1.0 - n_classes * MIN_PROBABILITY) * shares
 
     def to_array(self) -> Array:
-        """All in one array (classes, t + 2), as models are saved."""
-        return np.column_stack([self.coef, self.intercept, self.frequency])
+        """All in one array (classes, t + 3), as models are saved."""
+        exponent = np.full(self.frequency.size, self.exponent)
+        return np.column_stack([self.coef, self.intercept, self.frequency, exponent])
 
     @classmethod
     def from_array(cls, stored: Array) -> Calibration:
         """The inverse of :meth:`to_array`."""
-        return cls(stored[:, :-2], stored[:, -2], stored[:, -1])
+        return cls(stored[:, :-3], stored[:, -3], stored[:, -2], float(stored[0, -1]))
 
 
 def terms(values: Any, n_classes: int) -> Any:
@@ -134,6 +144,9 @@ def calibrate(
     Multinomial logistic regression, in which the rows of an image have weights in proportion to
     their area, with a sum of ρ². ρ is first the agreement of the predicted labels with the given
     ones and then their expected agreement under the probabilities (:func:`reliability`).
+
+    With more than two classes of natural frequencies, the exponent of the decisions is the one with
+    the highest mean IoU of decided and given classes, with the same weights.
     """
     index = _sample(groups, area)
     values = np.asarray(values, dtype=np.float64)[index]
@@ -149,7 +162,9 @@ def calibrate(
         fitted = _fit(columns, codes, weight, n_classes, balanced=balanced)
         shares = fitted.probabilities(values)
     assert fitted is not None
-    return fitted
+    if n_classes == 2 or balanced:
+        return fitted
+    return replace(fitted, exponent=_best_exponent(fitted, values, codes, weight))
 
 
 def reliability(shares: Array, codes: Index, area: Array, groups: Index, n_groups: int) -> Array:
@@ -195,6 +210,23 @@ def _row_weights(rho: Array, area: Array, groups: Index, n_groups: int) -> Array
     total = group_sums(groups, area, n_groups)[groups]
     weight: Array = area / total * np.clip(rho, MIN_RELIABILITY, 1.0)[groups] ** 2
     return weight
+
+
+def _best_exponent(
+    calibration: Calibration, values: Features, codes: Index, weight: Array
+) -> float:
+    """The power of the class frequencies with the highest mean IoU of decided and given classes."""
+    logits = calibration.logits(values)
+    n_classes = calibration.frequency.size
+    scores = []
+    for exponent in EXPONENTS:
+        decided = (logits - exponent * np.log(calibration.frequency)).argmax(1)
+        table = np.bincount(codes * n_classes + decided, weight, n_classes**2)
+        table = table.reshape(n_classes, n_classes)
+        right, given = np.diagonal(table), table.sum(1)
+        union = table.sum(0) + given - right
+        scores.append(np.mean(right[given > 0] / union[given > 0]))
+    return float(EXPONENTS[int(np.argmax(scores))])
 
 
 def _fit(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -98,3 +100,23 @@ def test_reliability_is_the_soft_iou():
     many = np.array([[0.1, 0.7, 0.2], [0.6, 0.2, 0.2]])
     rho = reliability(many, np.array([1, 0]), np.ones(2), np.zeros(2, dtype=np.intp), 1)
     assert rho[0] == pytest.approx((0.7 + 0.6) / (4 - 1.3))
+
+
+def test_the_exponent_of_decisions_has_the_best_mean_iou():
+    """Two common classes and a rare one that overlap: neither P nor P/π decides best."""
+    rng = np.random.default_rng(5)
+    groups = np.repeat(np.arange(100), 60)
+    codes = rng.choice(3, groups.size, p=[0.6, 0.37, 0.03])
+    values = np.eye(3)[codes] + 0.45 * rng.normal(size=(groups.size, 3))
+    fitted = calibrate(values, codes, np.ones(codes.size), groups, 100, 3)
+
+    def mean_iou(exponent: float) -> float:
+        decided = replace(fitted, exponent=exponent).scores(values).argmax(1)
+        own = [np.logical_and(decided == c, codes == c).sum() for c in range(3)]
+        union = [np.logical_or(decided == c, codes == c).sum() for c in range(3)]
+        return float(np.mean(np.divide(own, union)))
+
+    assert 0 < fitted.exponent < 1
+    assert mean_iou(fitted.exponent) > max(mean_iou(0.0), mean_iou(1.0))
+    assert mean_iou(fitted.exponent) >= mean_iou(0.5) - 0.002
+    assert Calibration.from_array(fitted.to_array()).exponent == fitted.exponent

@@ -122,7 +122,7 @@ def test_other_versions_are_rejected(version, message, sound, fitted, tmp_path):
     def change(group) -> None:
         group["attributes"]["format_version"] = version
 
-    for source, read, own in ((sound, open_dataset, FORMAT_VERSION), (fitted, load, 2)):
+    for source, read, own in ((sound, open_dataset, FORMAT_VERSION), (fitted, load, 3)):
         copy = shutil.copytree(source, tmp_path / source.name)
         rewrite(copy / "zarr.json", change)
         with pytest.raises(InputError, match=message.format(own=own)):
