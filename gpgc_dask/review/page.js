@@ -135,6 +135,7 @@ function takeRegion() {
   addEdit(shown, change);
   saveMask();
   afterEdit();
+  report(`${data.images.image[shown.image]}: corrected. ${regions.length ? "r takes the next region, " : ""}n shows the next image, u takes it back.`);
 }
 function undoVerdict() {
   if (blocked()) return;
@@ -256,7 +257,7 @@ const KEYS = [
   ["Esc", "put the brush away, then discard the edits"],
   ["View"],
   ["w", "show another picture large", nextView],
-  ["h", "hide the masks, or show them", () => { hidesMasks = !hidesMasks; button("h").setAttribute("aria-pressed", hidesMasks); draw(); }],
+  ["h", "hide the masks, or show them", () => { hidesMasks = !hidesMasks; button("h").setAttribute("aria-pressed", hidesMasks); captions(); draw(); }],
   ["+", "zoom in (also the wheel)", () => zoomBy(1.4)],
   ["-", "zoom out", () => zoomBy(1 / 1.4)],
   ["Home", "show the whole photo", () => { resetCamera(); redraw(); }],
@@ -332,10 +333,11 @@ for (const view of views) {
 }
 
 // -- controls --------------------------------------------------------------------------------------------------
-const ORDER_NAMES = { quality: "worst quality first", agreement: "lowest agreement first", confidence: "lowest confidence first", objects: "worst objects and regions first" };
+const ORDER_NAMES = { quality: "worst quality first", agreement: "lowest agreement first", confidence: "lowest confidence first", objects: "worst objects first" };
 async function changeOrder() {
   queue = [];
   skipped.clear();
+  report(`The order is now: ${ORDER_NAMES[$("order").value]}.`);
   await sync();
   if (!isDirty(shown)) advance(); else showFacts();
 }

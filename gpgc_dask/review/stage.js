@@ -43,8 +43,10 @@ function drawView(view) {
   context.setTransform(scale, 0, 0, scale, width / 2 - camera.x * scale, height / 2 - camera.y * scale);
   context.imageSmoothingEnabled = scale < 3 * ratio;
   context.drawImage(kind === "differ" && !hidesMasks ? shown.grey : shown.photo, 0, 0, shown.width, shown.height);
-  if (!hidesMasks) context.drawImage(shown.layers[kind], 0, 0);
-  drawRegion(context, scale / ratio);
+  if (!hidesMasks) {
+    context.drawImage(shown.layers[kind], 0, 0);
+    drawRegion(context, scale / ratio);
+  }
   if (view === largeView()) drawCursor(context, scale / ratio);
 }
 function draw() {
@@ -67,7 +69,8 @@ function strokeOutline(context, path, scale, colour, wide) {
 function captions() {
   const own = shown && decidedKind(shown.image), edited = isDirty(shown);
   for (const { figure, canvas, kind } of views) {
-    const text = kind !== "given" ? CAPTIONS[kind] : own && own.kind === "corrected" ? "corrected mask" : CAPTIONS.given;
+    const mask = kind !== "given" ? CAPTIONS[kind] : own && own.kind === "corrected" ? "corrected mask" : CAPTIONS.given;
+    const text = hidesMasks ? "photo, masks hidden" : mask;
     figure.lastElementChild.textContent = text;
     figure.classList.toggle("edited", edited && kind !== "predicted");
     figure.classList.toggle("editable", figure.classList.contains("large") && kind !== "predicted");

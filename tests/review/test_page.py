@@ -156,6 +156,7 @@ def test_a_region_only(opened, review, reviewed, place):
     np.testing.assert_array_equal(mask[changed], predicted[changed])
     assert (mask != predicted).any()
     assert opened.image == image  # it stays, for further regions
+    assert "r takes the next region, n shows the next image" in opened.page.inner_text("#line")
     opened.press("r")
     second = opened.wait_saved(place, 2)[1].correction.mask
     assert (second != predicted).sum() < (mask != predicted).sum()
@@ -227,11 +228,14 @@ def test_zoom_views_and_help(opened):
     opened.wait_until("document.getElementById('seen').textContent !== ''")
     opened.page.wait_for_timeout(300)
     pictures = [large()]
+    captions = []
     for key in ("+", "ArrowRight", "Home", "h", "h", "w", "w", "w"):
         opened.press(key)
+        captions.append(opened.page.inner_text(".large figcaption"))
         opened.page.wait_for_timeout(80)
         pictures.append(large())
     start, zoomed, moved, home, photo, back, model, difference, again = pictures
+    assert captions[2:5] == ["given mask", "photo, masks hidden", "given mask"]
     for same in (home, back, again):
         assert np.abs(same - start).max() <= 2
     for other in (zoomed, moved, photo, model, difference):
@@ -364,6 +368,29 @@ def test_fit_again_in_the_page(browser, reviewed, place, tmp_path):
         assert opened.wait_saved(place, 3)[-1].kind == "rejected"
         assert opened.complaints == []
         opened.page.context.close()
+
+
+def test_small_windows(browser, server):
+    """All of the page can be reached, also the line that reports what has happened."""
+    opened = open_page(browser, viewport={"width": 800, "height": 500}).start(server)
+    opened.press("o")
+    line = opened.page.locator("#line")
+    assert line.inner_text() == "The order is now: lowest agreement first."
+    opened.page.mouse.move(20, 20)
+    opened.page.mouse.wheel(0, 2000)
+    opened.wait_until(
+        "document.getElementById('line').getBoundingClientRect().bottom <= innerHeight"
+    )
+    assert opened.page.evaluate("document.documentElement.scrollWidth") <= 800
+    opened.page.context.close()
+
+
+def test_decisions_of_a_phone_are_in_view(browser, server):
+    opened = open_page(browser, viewport={"width": 390, "height": 844}).start(server)
+    for key in "cxmn":
+        box = opened.page.locator(f"button[data-key={key}]").bounding_box()
+        assert 0 < box["y"] < box["y"] + box["height"] <= 844
+    opened.page.context.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
