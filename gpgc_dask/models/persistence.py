@@ -156,7 +156,9 @@ def load(path: str | PathLike[str], storage_options: dict[str, Any] | None = Non
     meta = read_attributes(source)
     there = _state(source, meta)
     if there == "absent":
-        raise MissingFileError(f"{source} does not exist: make a model with gpgc fit, or save()")
+        raise MissingFileError(
+            f"{source} does not exist: make a model with gpgc fit, or in Python save one with save()"
+        )
     if there == "unfinished":
         raise InputError(
             f"{source} is not finished: wait until it is saved, or resume the same gpgc fit with "
@@ -164,7 +166,8 @@ def load(path: str | PathLike[str], storage_options: dict[str, Any] | None = Non
         )
     if there == "foreign" or meta is None:
         raise InputError(
-            f"{source} is not a gpgc_dask model: pass what gpgc fit, or save(), has written"
+            f"{source} is not a gpgc_dask model: pass what gpgc fit has written, or in Python "
+            "save()"
         )
     check_version(source, meta, FORMAT_VERSION)
     stored = _read_arrays(source, meta)
