@@ -157,7 +157,7 @@ def load(path: str | PathLike[str], storage_options: dict[str, Any] | None = Non
     there = _state(source, meta)
     if there == "absent":
         raise MissingFileError(
-            f"{source} does not exist: make a model with gpgc fit, or in Python save one with save()"
+            f"{source} does not exist: make a model with gpgc fit, or in Python with save()"
         )
     if there == "unfinished":
         raise InputError(
