@@ -35,7 +35,13 @@ from gpgc_dask.models.protocol import FittedModel
 from gpgc_dask.models.registry import MODELS, model_class
 from gpgc_dask.quality.calibration import Calibration
 from gpgc_dask.quality.scorer import QualityScorer
-from gpgc_dask.storage.integrity import DIGESTS, check_digests, digests, read_attributes
+from gpgc_dask.storage.integrity import (
+    DIGESTS,
+    check_digests,
+    digests,
+    read_attributes,
+    read_metadata,
+)
 from gpgc_dask.storage.location import MAX_CONCURRENT, Location, write_error
 from gpgc_dask.storage.verified import VerifiedArray, checksum_options, open_verified
 
@@ -290,7 +296,7 @@ def _write(model: FittedModel, location: Location) -> None:
         "format_version": FORMAT_VERSION,
         "estimator": type(model).__name__,
     }
-    attributes[DIGESTS] = digests(location, attributes, sorted(group.array_keys()))
+    attributes[DIGESTS] = digests(attributes, read_metadata(location, sorted(group.array_keys())))
     group.update_attributes(attributes)
 
 

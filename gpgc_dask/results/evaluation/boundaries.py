@@ -1,4 +1,4 @@
-"""Boundary F-scores: do the edges of two masks lie within a tolerance of each other?"""
+"""Boundary F-scores: are the edges of two masks within a tolerance of each other?"""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def boundary_scores(
 
     The boundary of a class consists of its pixels that touch another class at one of their four
     sides; edges of the image are no boundaries. The F-score is the harmonic mean of the shares of
-    each mask's boundary that lie within the tolerance of the other's. Void pixels take the class
+    each mask's boundary that are within the tolerance of the other's. Void pixels take the class
     of the nearest pixel that is not void, in both masks.
 
     Parameters

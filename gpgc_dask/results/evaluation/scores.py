@@ -291,7 +291,7 @@ def _prediction_reader(fmt: MaskFormat, same_values: bool) -> MaskReader:
         return MaskReader("prediction", MaskFormat(classes=fmt.classes, void=fmt.void), advice)
     advice = (
         "a prediction has the value 0 and one other value, as gpgc predict writes it. If it has "
-        "the values of the true masks, say so: same_values=True (--same-values)"
+        "the values of the true masks, use same_values=True (--same-values)"
     )
     return MaskReader("prediction", MaskFormat(), advice)
 
