@@ -19,7 +19,7 @@ from sklearn.metrics import roc_auc_score
 
 from gpgc_dask import GP, GPGC, Recipe, open_dataset
 from gpgc_dask.clusters.connect import connect
-from gpgc_dask.core.metrics import average_class_accuracy, class_hits
+from gpgc_dask.core.metrics import average_class_accuracy, confusion_matrix
 from gpgc_dask.imaging.masks import MaskFormat, read_mask
 from gpgc_dask.imaging.painting import paint_image
 from gpgc_dask.imaging.photos import Orientation
@@ -34,14 +34,13 @@ def make(folder: Path, target: Path, backbone: str) -> xr.Dataset:
 def accuracy(model: GP | GPGC, test: xr.Dataset) -> float:
     """Average class accuracy over all pixels of the test photos, in percent."""
     labels = np.asarray(model.predict(test))
-    hits, totals = np.zeros(2), np.zeros(2)
+    counts = np.zeros((2, 2))
     for photo, path in enumerate(test["mask_path"].values):
         painted = paint_image(test, labels, photo)
         h, w = painted.shape
         truth = read_mask(str(path), MaskFormat(), Orientation(h, w, (h, w), None))
-        found = class_hits(truth, painted, 2)
-        hits, totals = hits + found[0], totals + found[1]
-    return 100 * average_class_accuracy(hits, totals)
+        counts += confusion_matrix(truth, painted, 2)
+    return 100 * average_class_accuracy(counts.diagonal(), counts.sum(1))
 
 
 def bad_masks(path: Path, groups: np.ndarray) -> np.ndarray:

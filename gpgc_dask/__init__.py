@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gpgc_dask.pipelines.score import score
     from gpgc_dask.pipelines.train import train
     from gpgc_dask.pipelines.update import update
-    from gpgc_dask.results.evaluation import evaluate
+    from gpgc_dask.results.evaluation import compare_annotators, evaluate
     from gpgc_dask.results.report import write_report
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "Recipe",
     "RunOptions",
     "__version__",
+    "compare_annotators",
     "connect",
     "errors",
     "evaluate",
@@ -77,7 +78,7 @@ __getattr__, __dir__, _ = attach(
         "pipelines.score": ["score"],
         "pipelines.train": ["train"],
         "pipelines.update": ["update"],
-        "results.evaluation": ["evaluate"],
+        "results.evaluation": ["compare_annotators", "evaluate"],
         "results.report": ["write_report"],
     },
 )

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gpgc_dask.core.text import time_text
+from gpgc_dask.core.text import options_only, time_text
 
 __all__ = ["facts", "listing", "note", "print_error", "print_json", "print_out", "time_text"]
 
@@ -30,16 +30,16 @@ def print_json(value: Any) -> None:
 
 
 def print_error(message: str) -> None:
-    """Print an error message to stderr."""
+    """Print an error message to stderr, with options instead of Python."""
     Console(stderr=True, highlight=False, soft_wrap=True, emoji=False).print(
-        f"[bold red]gpgc:[/bold red] {escape(message)}"
+        f"[bold red]gpgc:[/bold red] {escape(options_only(message))}"
     )
 
 
 def note(message: str) -> None:
-    """Print a note to stderr that is not an error."""
+    """Print a note to stderr that is not an error, with options instead of Python."""
     Console(stderr=True, highlight=False, soft_wrap=True, emoji=False).print(
-        f"[bold yellow]gpgc:[/bold yellow] {escape(message)}"
+        f"[bold yellow]gpgc:[/bold yellow] {escape(options_only(message))}"
     )
 
 

@@ -14,7 +14,7 @@ __all__ = [
     "GroupAgreement",
     "SignedRank",
     "average_class_accuracy",
-    "class_hits",
+    "confusion_matrix",
     "group_agreement",
     "mean_where",
     "signed_rank",
@@ -112,24 +112,32 @@ def mean_where(values: Array, where: Mask) -> Array:
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
-def class_hits(given: Index, predicted: Index, n_classes: int) -> tuple[Array, Array]:
-    """Number of correctly predicted pixels, and of all pixels, per class.
+def confusion_matrix(given: Index, predicted: Index, n_classes: int) -> Array:
+    """Number of pixels by given and by predicted class.
 
     Parameters
     ----------
     given, predicted : array of int
-        Class codes of one shape. Given codes outside 0 … n_classes − 1 (void) do not count.
+        Class codes of one shape. Pixels with a code outside 0 … n_classes − 1 (void) in either do
+        not count.
     n_classes : int
         Number of classes.
 
     Returns
     -------
-    tuple of two (n_classes,) arrays
+    (n_classes, n_classes) array
+        Rows are given classes, columns are predicted ones.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpgc_dask.core.metrics import confusion_matrix
+    >>> confusion_matrix(np.array([0, 1, 1, 255]), np.array([0, 1, 0, 1]), 2).tolist()
+    [[1.0, 0.0], [1.0, 1.0]]
     """
-    inside = (given >= 0) & (given < n_classes)
-    truth = given[inside].astype(np.intp)
-    right = (predicted[inside] == truth).astype(np.float64)
-    return group_sums(truth, right, n_classes), group_sums(truth, None, n_classes)
+    inside = (given >= 0) & (given < n_classes) & (predicted >= 0) & (predicted < n_classes)
+    cells = given[inside].astype(np.intp) * n_classes + predicted[inside].astype(np.intp)
+    return group_sums(cells, None, n_classes * n_classes).reshape(n_classes, n_classes)
 
 
 def average_class_accuracy(hits: Array, totals: Array) -> float:

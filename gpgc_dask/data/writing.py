@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +11,7 @@ import zarr
 
 from gpgc_dask.core.arrays import Labels
 from gpgc_dask.data.schema import FORMAT, FORMAT_VERSION, MAPS, VARIABLES
-from gpgc_dask.storage.integrity import DIGESTS, digests
+from gpgc_dask.storage.integrity import DIGESTS, digests, read_attributes, read_metadata
 from gpgc_dask.storage.location import Location
 from gpgc_dask.storage.verified import checksum_options
 
@@ -87,7 +88,19 @@ def write_array(group: zarr.Group, name: str, values: Labels) -> None:
 
 
 def finish(location: Location, attributes: Mapping[str, Any]) -> None:
-    """Mark a dataset as complete: a group without this mark is not opened."""
+    """Mark a dataset as complete: a group without this mark is not opened.
+
+    The mark is written together with a copy of the metadata of the arrays, with which xarray opens
+    the dataset in one read and without a warning. It is part of the same file, so that neither is
+    there without the other; this program reads the metadata of each array.
+    """
+    arrays = read_metadata(location, VARIABLES)
     marked = {"format": FORMAT, "format_version": FORMAT_VERSION, **attributes}
-    marked[DIGESTS] = digests(location, marked, VARIABLES)
-    location.group("r+").update_attributes(marked)
+    marked[DIGESTS] = digests(marked, arrays)
+    root = {
+        "attributes": (read_attributes(location) or {}) | marked,
+        "zarr_format": 3,
+        "consolidated_metadata": {"kind": "inline", "must_understand": False, "metadata": arrays},
+        "node_type": "group",
+    }
+    location.write("zarr.json", json.dumps(root, indent=2).encode())

@@ -35,7 +35,13 @@ from gpgc_dask.models.protocol import FittedModel
 from gpgc_dask.models.registry import MODELS, model_class
 from gpgc_dask.quality.calibration import Calibration
 from gpgc_dask.quality.scorer import QualityScorer
-from gpgc_dask.storage.integrity import DIGESTS, check_digests, digests, read_attributes
+from gpgc_dask.storage.integrity import (
+    DIGESTS,
+    check_digests,
+    digests,
+    read_attributes,
+    read_metadata,
+)
 from gpgc_dask.storage.location import MAX_CONCURRENT, Location, write_error
 from gpgc_dask.storage.verified import VerifiedArray, checksum_options, open_verified
 
@@ -156,7 +162,9 @@ def load(path: str | PathLike[str], storage_options: dict[str, Any] | None = Non
     meta = read_attributes(source)
     there = _state(source, meta)
     if there == "absent":
-        raise MissingFileError(f"{source} does not exist: make a model with gpgc fit, or save()")
+        raise MissingFileError(
+            f"{source} does not exist: make a model with gpgc fit, or in Python with save()"
+        )
     if there == "unfinished":
         raise InputError(
             f"{source} is not finished: wait until it is saved, or resume the same gpgc fit with "
@@ -164,7 +172,8 @@ def load(path: str | PathLike[str], storage_options: dict[str, Any] | None = Non
         )
     if there == "foreign" or meta is None:
         raise InputError(
-            f"{source} is not a gpgc_dask model: pass what gpgc fit, or save(), has written"
+            f"{source} is not a gpgc_dask model: pass what gpgc fit has written, or in Python "
+            "save()"
         )
     check_version(source, meta, FORMAT_VERSION)
     stored = _read_arrays(source, meta)
@@ -287,7 +296,7 @@ def _write(model: FittedModel, location: Location) -> None:
         "format_version": FORMAT_VERSION,
         "estimator": type(model).__name__,
     }
-    attributes[DIGESTS] = digests(location, attributes, sorted(group.array_keys()))
+    attributes[DIGESTS] = digests(attributes, read_metadata(location, sorted(group.array_keys())))
     group.update_attributes(attributes)
 
 

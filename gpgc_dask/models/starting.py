@@ -52,11 +52,12 @@ def check_start(model: StartModel, wanted: Any, X: Any) -> None:
             f"warm_start must be a fitted {type(wanted).__name__}, got {type(model).__name__}"
         )
     if not model.is_fitted:
-        raise InputError("warm_start is not fitted: fit it first, or load() a model")
+        raise InputError("warm_start is not fitted: fit it first, or load a model")
     if model.redundancy != wanted.redundancy:
         raise InputError(
-            f"warm_start was fitted with redundancy={model.redundancy!r}, and this fit has "
-            f"redundancy={wanted.redundancy!r}: use the same, or fit without warm_start"
+            "the model of warm_start=model (--from) was fitted with redundancy "
+            f"{model.redundancy!r}, and this fit has redundancy {wanted.redundancy!r}: use the "
+            "same, or fit without that model"
         )
     if is_dataset(X) and model.dataset_info is not None:
         check_same_features(X, model.dataset_info, model.coef_.shape[1])

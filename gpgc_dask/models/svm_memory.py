@@ -68,6 +68,6 @@ def check_size(
     raise NotEnoughMemoryError(
         f"this fit needs {bytes_text(needed)} but {bytes_text(available)} are available: LibLinear "
         f"holds all {n:,} rows of {k:,} features in memory. Train on a sample of the groups "
-        f"(max_rows={max(max_rows, 0)} fits), or on a machine with more memory; "
-        "fit(..., force=True) ignores this check"
+        f"(in Python max_rows={max(max_rows, 0)}), or on a machine with more memory; "
+        "in Python fit(..., force=True) ignores this check"
     )

@@ -170,9 +170,9 @@ class Predictor:
         origin = model.dataset_info or {}
         if not {"class_values", "backbone", "recipe"} <= origin.keys():
             raise InputError(
-                "this model was fitted on arrays, without photos: compute features as for the fit "
-                "and call model.predict(X) in Python, or fit a model on a dataset made by gpgc "
-                "ingest"
+                "this model was fitted on arrays, without photos: fit a model on a dataset made "
+                "by gpgc ingest, or in Python compute features as for the fit and call "
+                "model.predict(X)"
             )
         values = mask_values(origin["class_values"])
         if with_variance and model.covariance_factor is None:

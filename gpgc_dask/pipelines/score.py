@@ -188,7 +188,8 @@ class _Scorer:
         if model.scorer is None:
             raise InputError(
                 "the model was reviewed by an older version, which kept nothing to score other "
-                "masks with: fit it again (gpgc fit --overwrite), or call model.review(dataset)"
+                "masks with: fit it again (gpgc fit --overwrite), or in Python "
+                "model.review(dataset)"
             )
         origin = model.dataset_info or {}
         return cls(

@@ -115,7 +115,7 @@ def check_memory(
         f"({shape.n_features:,} features, blocks of {shape.block_rows:,} rows, "
         f"{resources.threads} thread(s)). Give workers more memory or fewer threads (one thread: "
         f"{bytes_text(one_thread)}), or rechunk X into smaller row blocks; "
-        "fit(..., force=True) skips this check"
+        "in Python fit(..., force=True) skips this check"
     )
 
 

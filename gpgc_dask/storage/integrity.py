@@ -35,13 +35,11 @@ ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 """Errors of reading a file that does not exist or is a folder."""
 
 
-def digests(
-    location: Location, attributes: Mapping[str, Any], names: Iterable[str]
-) -> dict[str, dict[str, str]]:
-    """Compute digests of a group's attributes, and of the metadata of its arrays of these names."""
+def digests(attributes: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """Compute digests of a group's attributes, and of the metadata of its arrays."""
     return {
         "attributes": {name: _digest(value) for name, value in attributes.items()},
-        "arrays": {name: _digest(each) for name, each in read_metadata(location, names).items()},
+        "arrays": {name: _digest(each) for name, each in arrays.items()},
     }
 
 

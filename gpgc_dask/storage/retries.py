@@ -163,7 +163,7 @@ class _Attempts:
             raise StoreError(
                 f"{self.target} could not be reached: tried {self.count} times in {seconds:.0f} "
                 f"s, last error {_summary(error)}. Try again when the store is available; a fit "
-                "resumes with --resume (resume=True), or with the same checkpoint"
+                "resumes with resume=True (--resume), or with the same checkpoint"
             ) from None
         log.warning(
             "%s: %s; again in %.1f s (try %d of %d)",

@@ -182,7 +182,7 @@ def test_a_scheduler_without_workers_is_reported():
 
 
 def test_pods_from_python_need_certificates_and_dask_kubernetes(monkeypatch):
-    with pytest.raises(ValueError, match=r"needs certificates.*or turn encryption off"):
+    with pytest.raises(ValueError, match=r"needs certificates.*or in Python turn encryption off"):
         kube_cluster(SETTINGS)
     monkeypatch.setitem(sys.modules, "dask_kubernetes.operator", None)
     with pytest.raises(ImportError, match=re.escape("pip install 'gpgc_dask[kubernetes]'")):

@@ -14,7 +14,7 @@ from scipy.stats import wilcoxon
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from gpgc_dask import GP, GPGC, open_dataset
-from gpgc_dask.core.metrics import average_class_accuracy, class_hits, signed_rank
+from gpgc_dask.core.metrics import average_class_accuracy, confusion_matrix, signed_rank
 from gpgc_dask.data.subsets import best_photos, take_photos
 from gpgc_dask.experiments import compare
 from gpgc_dask.experiments.accuracy import PixelCounts
@@ -82,9 +82,9 @@ def test_the_accuracy_is_that_of_the_painted_prediction(test):
     hits, totals, each = np.zeros(2), np.zeros(2), []
     for photo, path in enumerate(test["mask_path"].values):
         truth = (np.asarray(Image.open(path)) > 0).astype(np.intp)
-        own = class_hits(truth, paint_image(test, labels, photo).astype(np.intp), 2)
-        hits, totals = hits + own[0], totals + own[1]
-        each.append(average_class_accuracy(*own))
+        counts = confusion_matrix(truth, paint_image(test, labels, photo).astype(np.intp), 2)
+        hits, totals = hits + counts.diagonal(), totals + counts.sum(1)
+        each.append(average_class_accuracy(counts.diagonal(), counts.sum(1)))
     assert result.accuracy == pytest.approx(average_class_accuracy(hits, totals), rel=1e-12)
     np.testing.assert_allclose(result.per_image, each, rtol=1e-12)
 

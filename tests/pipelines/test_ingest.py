@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
 import xarray as xr
 
 from gpgc_dask import open_dataset
+from gpgc_dask.data.schema import VARIABLES
 from gpgc_dask.imaging.painting import paint_image
 from gpgc_dask.pipelines.ingest import RunOptions, ingest
 from tests.support.images import draw, save_pairs, tree_bytes
@@ -35,7 +37,10 @@ def test_the_dataset(reference, folders):
 
 
 def test_plain_xarray_opens_it(reference):
-    plain = xr.open_zarr(reference, consolidated=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        plain = xr.open_zarr(reference)
+    assert set(plain.variables) == set(VARIABLES)
     np.testing.assert_array_equal(plain["label"], open_dataset(reference)["label"])
     assert plain["features"].dims == ("superpixel", "feature")
 

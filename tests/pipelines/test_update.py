@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import warnings
 from itertools import pairwise
 
 import numpy as np
@@ -45,8 +46,10 @@ def check_equal(target, images, masks, folder, **options):
     assert sorted(path.name for path in target.iterdir()) == sorted(
         path.name for path in fresh.iterdir()
     )
-    plain = xr.open_zarr(target, consolidated=False, mask_and_scale=False)
-    assert plain.sizes == xr.open_zarr(fresh, consolidated=False).sizes
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        plain = xr.open_zarr(target, mask_and_scale=False)
+    assert plain.sizes == xr.open_zarr(fresh).sizes
 
 
 @pytest.fixture

@@ -147,7 +147,7 @@ def test_voc(tmp_path):
         app, [str(predicted), str(tmp_path / "true"), "--foreground", "13", "--void", "255"]
     )
     assert result.exit_code == 0, result.output
-    assert "66.67 %" in result.stdout
+    assert "0.6667" in result.stdout
 
 
 def test_soft_masks(tmp_path):
@@ -274,7 +274,7 @@ def test_void_images_are_not_tested(tmp_path):
     found = evaluate(predicted, true, against=against, void=[7])
     assert found.wilcoxon_p == pytest.approx(wilcoxon([10, -1, 20]).pvalue)
     assert (found.images, found.images_better, found.images_worse) == (4, 2, 1)
-    assert "i03.png,,\n" in found.to_csv()
+    assert "i03.png,,,,,,,,\n" in found.to_csv()
 
 
 def folders(tmp_path, n=8):
@@ -364,9 +364,9 @@ def test_bad_files(tmp_path, corrupt_files, message):
     assert "\n" not in str(raised.value)
 
 
-def test_a_predicted_pixel_is_always_a_class(tmp_path):
-    true, predicted = save(tmp_path / "t", a=[[0, 4, 255]]), save(tmp_path / "p", a=[[0, 4, 255]])
-    with pytest.raises(UnusableFileError, match=r"p/a.png: holds value\(s\) 255 .* one of 0, 4, 9"):
+def test_a_predicted_pixel_is_a_class_or_void(tmp_path):
+    true, predicted = save(tmp_path / "t", a=[[0, 4, 255]]), save(tmp_path / "p", a=[[0, 4, 77]])
+    with pytest.raises(UnusableFileError, match=r"p/a.png: holds value\(s\) 77 .* one of 0, 4, 9"):
         evaluate(predicted, true, classes=THREE, void=[255])
 
 
@@ -423,13 +423,13 @@ def test_command(tmp_path):
     save(predicted, extra=[[0, 0]])
     result = run(predicted, true)
     assert result.exit_code == 0, result.output
-    assert "Pixels right, 20 images" in result.stdout
-    assert "90.00 %" in result.stdout
+    assert f"{predicted}, 20 images" in result.stdout
+    assert "0.9000" in result.stdout
     assert f"1 files in {predicted} have no true mask and are ignored" in result.stdout
     result = run(predicted, true, "--against", against)
     assert f"{predicted} is better than {against} (Wilcoxon signed-rank p = " in result.stdout
     assert "below 0.001)" in result.stdout
-    assert "69.50 %" in result.stdout
+    assert "0.6950" in result.stdout
     result = run(against, true, "--against", predicted)
     assert f"{predicted} is better than {against}" in result.stdout
 
@@ -440,9 +440,9 @@ def test_command_with_classes(tmp_path):
     save(predicted, void=[[0, 0, 4, 4]])
     result = run(predicted, true, "--classes", "0=ground,4=[b]horse,9=rider,11=dog", "--void", 255)
     assert result.exit_code == 0, result.output
-    for text in ("[red]p", "[b]horse", "0.00 %", "no pixels", "50.00 %", "66.67 %"):
+    for text in ("[red]p", "[b]horse", "0.0000", "–", "0.5000", "0.6667"):
         assert text in result.stdout
-    assert "1 true masks are void" in result.stdout
+    assert "1 images are void at every pixel" in result.stdout
 
 
 def test_json(tmp_path):
@@ -453,13 +453,30 @@ def test_json(tmp_path):
         "foreground_accuracy",
         "background_accuracy",
         "class_accuracy",
+        "pixel_accuracy",
+        "mean_iou",
+        "mean_dice",
+        "kappa",
+        "boundary",
+        "boundary_tolerance",
+        "classes",
+        "confusion",
         "images",
         "ignored",
+        "void_predicted",
         "per_image",
     }
     assert (reported["images"], reported["foreground_accuracy"]) == (3, 0.6)
     assert reported["background_accuracy"] is None
-    assert reported["per_image"][0] == {"image": "i00.png", "average_class_accuracy": 0.5}
+    assert reported["per_image"][0] == {
+        "image": "i00.png",
+        "average_class_accuracy": 0.5,
+        "pixel_accuracy": 0.5,
+        "mean_iou": 0.25,
+        "mean_dice": pytest.approx(1 / 3),
+        "boundary": None,
+        "iou": {"background": 0.0, "foreground": 0.5},
+    }
     both = json.loads(run(predicted, true, "--against", against, "--json").stdout)
     assert set(both["against"]) == set(reported)
     assert both["average_class_accuracy"] == reported["average_class_accuracy"]
@@ -471,12 +488,16 @@ def test_out(tmp_path):
     predicted, true, against = rivals(tmp_path, [50, 60, 70], [40, 61, 72])
     out = tmp_path / "new/images.csv"
     assert run(predicted, true, "-o", out).exit_code == 0
-    assert out.read_text().splitlines()[:2] == ["image,average_class_accuracy", "i00.png,0.5"]
+    assert out.read_text().splitlines()[:2] == [
+        "image,average_class_accuracy,pixel_accuracy,mean_iou,mean_dice,boundary,iou:background,"
+        "iou:foreground",
+        "i00.png,0.5,0.5,0.25,0.3333333333333333,,0.0,0.5",
+    ]
     result = run(predicted, true, "--against", against, "--out", out)
-    assert f"Accuracy of each image: {out}" in " ".join(result.stdout.split())
+    assert f"Scores of each image: {out}" in " ".join(result.stdout.split())
     with out.open() as file:
         rows = list(csv.DictReader(file))
-    assert list(rows[0]) == ["image", "average_class_accuracy", "against"]
+    assert list(rows[0])[:3] == ["image", "average_class_accuracy", "against"]
     assert [float(row["against"]) for row in rows] == [0.4, 0.61, 0.72]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from gpgc_dask import open_dataset
 from gpgc_dask.data.dataset import VARIABLES
-from gpgc_dask.storage.integrity import DIGESTS, digests
+from gpgc_dask.storage.integrity import DIGESTS, digests, read_metadata
 from gpgc_dask.storage.location import Location
 
 
@@ -46,5 +46,7 @@ def rewrite(path: Path, change, *, digest: bool = False) -> None:
         root = (path.parent if path.parent.suffix else path.parent.parent) / "zarr.json"
         group = json.loads(root.read_text())
         known = {key: group["attributes"][key] for key in group["attributes"] if key != DIGESTS}
-        group["attributes"][DIGESTS] = digests(Location.of(root.parent), known, VARIABLES)
+        group["attributes"][DIGESTS] = digests(
+            known, read_metadata(Location.of(root.parent), VARIABLES)
+        )
         root.write_text(json.dumps(group))

@@ -102,8 +102,8 @@ def _check_certificates(security: Security) -> None:
     if security.tls_ca_file is None or security.tls_client_cert is None:
         raise InputError(
             "an encrypted cluster needs certificates, those in the Secret of its pods: name them "
-            "in Dask's configuration (distributed.comm.tls), or turn encryption off with "
-            "tls_secret=None"
+            "in Dask's configuration (distributed.comm.tls), or in Python turn "
+            "encryption off with tls_secret=None"
         )
 
 

@@ -244,5 +244,5 @@ def _corrupted_error(location: Location, name: str) -> CorruptedError:
     part = f"{location}/{FOLDER}/{name.partition('.')[0]}.*"
     return CorruptedError(
         f"{name} of unfinished work is corrupted: remove {part} and continue (an ingest with "
-        "resume=True, --resume), which processes those images again"
+        "resume=True (--resume)), which processes those images again"
     )

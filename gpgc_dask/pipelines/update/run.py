@@ -160,7 +160,9 @@ def update(
     start = time.perf_counter()
     run = run or RunOptions()
     if run.overwrite:
-        raise InputError("an update replaces nothing: use ingest with overwrite=True for that")
+        raise InputError(
+            "an update replaces nothing: use ingest with overwrite=True (--overwrite) for that"
+        )
     location = Location.of(target, storage_options)
     earlier = _finish_earlier(location)
     arguments = Arguments(images, masks, info, answers, backbone, prune)

@@ -69,23 +69,54 @@ class MaskPairs:
         -------
         MaskPairs
         """
-        folders = [Path(folder).expanduser() for folder in (true, *rivals)]
-        _check_folders(folders)
-        root, *sides = folders
-        drawn = {
-            stem.removesuffix(suffix): names
-            for stem, names in _stems(root, sides).items()
-            if stem.endswith(suffix)
-        }
-        if not drawn:
-            ending = f" whose names end in {suffix}" if suffix else ""
-            raise MissingFileError(
-                f"there are no masks{ending} in {root}: there is nothing to compare"
-            )
-        guesses = [_stems(side, [f for f in folders if f != side]) for side in sides]
+        root, *sides = _separate_folders((true, *rivals))
+        drawn = _masks(root, sides, suffix)
+        guesses = [_stems(side, [root, *(f for f in sides if f != side)]) for side in sides]
         for side, guess in zip(sides, guesses, strict=True):
             _check_complete(drawn, guess, root, side)
+        return cls._of(drawn, guesses, root, sides)
+
+    @classmethod
+    def common(
+        cls, first: str | PathLike[str], second: str | PathLike[str], suffix: str
+    ) -> MaskPairs:
+        """Find the masks that are in both of two folders.
+
+        Parameters
+        ----------
+        first, second : path
+            Folders of masks.
+        suffix : str
+            Text that the names of the first masks have after those of the second.
+
+        Returns
+        -------
+        MaskPairs
+            Its ``extra`` has the number of masks that are in one folder only, of both.
+        """
+        root, side = _separate_folders((first, second))
+        drawn, others = _masks(root, [side], suffix), _stems(side, [root])
+        shared = drawn.keys() & others
+        if not shared:
+            raise MissingFileError(
+                f"no mask in {root} has the name of a mask in {side}: there is nothing to compare "
+                "(do names differ? --mask-suffix _mask)"
+            )
+        alone = sum(len(drawn[stem]) for stem in drawn.keys() - shared)
+        pairs = cls._of({stem: drawn[stem] for stem in shared}, [others], root, [side])
+        return cls(pairs.items, [alone, *pairs.extra])
+
+    @classmethod
+    def _of(
+        cls,
+        drawn: dict[str, list[str]],
+        guesses: list[dict[str, list[str]]],
+        root: Path,
+        sides: list[Path],
+    ) -> MaskPairs:
         _check_single(drawn.values(), root)
+        for side, guess in zip(sides, guesses, strict=True):
+            _check_single((names for stem, names in guess.items() if stem in drawn), side)
         items = []
         for stem, (name,) in drawn.items():
             chosen = zip(sides, guesses, strict=True)
@@ -95,7 +126,21 @@ class MaskPairs:
         return cls(sorted(items, key=lambda item: item.name), extra)
 
 
-def _check_folders(folders: list[Path]) -> None:
+def _masks(root: Path, others: list[Path], suffix: str) -> dict[str, list[str]]:
+    """{name without suffix and ending: names} of the masks in a folder, which may not be empty."""
+    found = {
+        stem.removesuffix(suffix): names
+        for stem, names in _stems(root, others).items()
+        if stem.endswith(suffix)
+    }
+    if not found:
+        ending = f" whose names end in {suffix}" if suffix else ""
+        raise MissingFileError(f"there are no masks{ending} in {root}: there is nothing to compare")
+    return found
+
+
+def _separate_folders(paths: Iterable[str | PathLike[str]]) -> list[Path]:
+    folders = [Path(path).expanduser() for path in paths]
     for number, folder in enumerate(folders):
         if not folder.is_dir():
             raise NotAFolderError(f"{folder} is not a folder: name the folder of the masks")
@@ -105,6 +150,7 @@ def _check_folders(folders: list[Path]) -> None:
                     f"{other} and {folder} are the same folder: true masks and each set of "
                     "predictions must be in separate folders"
                 )
+    return folders
 
 
 def _stems(folder: Path, others: Iterable[Path]) -> dict[str, list[str]]:
@@ -130,7 +176,6 @@ def _check_complete(
             f"{side} lacks {_listed(f'{stem}.*' for stem in missing)}{other_names}. "
             f"Predict these images too, or remove their masks from {root}"
         )
-    _check_single((names for stem, names in guess.items() if stem in drawn), side)
 
 
 def _check_single(groups: Iterable[list[str]], folder: Path) -> None:

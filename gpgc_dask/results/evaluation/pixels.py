@@ -1,109 +1,74 @@
-"""Counts of the pixels that predictions get right, in bounded memory."""
+"""Counts of the pixels of masks by their classes, in bounded memory."""
 
 from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
 
-from gpgc_dask.core.arrays import Array
+from gpgc_dask.core.arrays import Array, Mask
 from gpgc_dask.core.errors import UnusableFileError
-from gpgc_dask.core.metrics import class_hits
+from gpgc_dask.core.metrics import confusion_matrix
 from gpgc_dask.core.progress import Listener, Meter
 from gpgc_dask.imaging.files import printable
-from gpgc_dask.imaging.masks import STRIP_PIXELS, Codes, MaskFormat, read_mask
+from gpgc_dask.imaging.masks import STRIP_PIXELS, VOID, Codes, MaskFormat, read_mask
 from gpgc_dask.imaging.photos import Orientation, open_image
+from gpgc_dask.results.evaluation.boundaries import Tolerance, boundary_scores
 from gpgc_dask.results.evaluation.pairs import MaskItem
 
-__all__ = ["Counts", "count_pixels"]
+__all__ = ["ImageCounts", "MaskReader", "count_pixels"]
 
 MAX_THREADS = 4
 
 LARGE_PIXELS = 1 << 24
 """Masks with more pixels than this are compared one pair at a time, to limit memory."""
 
-Counts = tuple[Array, Array]
-"""(classes,) pixels of each class of a true mask, and (rivals, classes) those predicted right."""
 
+@dataclass(frozen=True)
+class ImageCounts:
+    """The pixels of a true mask and of its predictions.
 
-class _Counter:
-    """Counts the pixels of a true mask that each prediction gets right."""
-
-    def __init__(self, fmt: MaskFormat) -> None:
-        self.n_classes = len(fmt.names)
-        advice = "a prediction has the value 0 and one other value, as gpgc predict writes it"
-        if fmt.classes:
-            known = ", ".join(map(str, fmt.values))
-            advice = (
-                f"each pixel of a prediction has the value of a class, one of {known} (--classes)"
-            )
-        self.true = _Reader("true mask", fmt)
-        # Predictions have the values of the classes and are never void.
-        self.predicted = _Reader("prediction", MaskFormat(classes=fmt.classes), advice)
-        self.large = threading.Lock()
-
-    def __call__(self, item: MaskItem) -> Counts:
-        size = self.true.size(item.true)
-        for path in item.predicted:
-            _check_size(path, self.predicted.size(path), item.true, size)
-        with self.large if size[0] * size[1] > LARGE_PIXELS else nullcontext():
-            truth = self.true.codes(item.true, size)
-            counts = [self._hits(truth, path) for path in item.predicted]
-        return counts[0][1], np.array([hits for hits, _ in counts])
-
-    def _hits(self, truth: Codes, path: str) -> Counts:
-        """:func:`class_hits` in strips of rows, because it needs many bytes per pixel."""
-        guess = self.predicted.codes(path, truth.shape)
-        hits, totals = np.zeros(self.n_classes), np.zeros(self.n_classes)
-        step = max(STRIP_PIXELS // truth.shape[1], 1)
-        for top in range(0, len(truth), step):
-            true, own = (codes[top : top + step].astype(np.intp) for codes in (truth, guess))
-            more = class_hits(true, own, self.n_classes)
-            hits, totals = hits + more[0], totals + more[1]
-        return hits, totals
-
-
-def count_pixels(items: list[MaskItem], fmt: MaskFormat, progress: Listener | None) -> list[Counts]:
-    """Count the pixels of all masks, in threads that hold one pair of masks each.
-
-    Parameters
+    Attributes
     ----------
-    items : list of MaskItem
-    fmt : MaskFormat
-        Format of the true masks.
-    progress : callable, optional
-        Called with a :class:`~gpgc_dask.core.progress.Progress` after each mask.
-
-    Returns
-    -------
-    list of Counts
+    confusion : (rivals, classes, classes) array
+        Number of pixels by true and by predicted class. A pixel that is void in one of the masks
+        does not count.
+    boundary : (rivals, classes) array
+        Boundary F-scores; NaN for classes without a boundary, and without a tolerance.
+    void : (rivals,) array
+        Number of pixels that are void in a prediction but not in the true mask.
     """
-    counts = []
-    meter = Meter(progress, "images", len(items))
-    pool = ThreadPoolExecutor(min(MAX_THREADS, os.cpu_count() or 1))
-    try:
-        for each in pool.map(_Counter(fmt), items):
-            counts.append(each)
-            meter(1, 0)
-    finally:
-        pool.shutdown(cancel_futures=True)
-    return counts
+
+    confusion: Array
+    boundary: Array
+    void: Array
 
 
 @dataclass(frozen=True)
-class _Reader:
-    """Reads masks of one kind; ``advice`` describes values that no option can change."""
+class MaskReader:
+    """Reads masks of one kind.
+
+    Attributes
+    ----------
+    kind : str
+        Name of the kind in errors.
+    fmt : MaskFormat
+        How the values are read.
+    advice : str
+        What to do about values that ``fmt`` does not allow; default: the advice of ``fmt``.
+    """
 
     kind: str
     fmt: MaskFormat
     advice: str = ""
 
     def size(self, path: str) -> tuple[int, int]:
-        """(height, width), from the header of the file."""
+        """(height, width) of a mask, from the header of its file."""
         try:
             with open_image(path) as image:
                 return image.height, image.width
@@ -111,6 +76,7 @@ class _Reader:
             raise self._error(path, str(error)) from None
 
     def codes(self, path: str, size: tuple[int, int]) -> Codes:
+        """Class codes of a mask of this size."""
         try:
             return read_mask(path, self.fmt, Orientation(*size, size))
         except UnusableFileError as error:
@@ -126,11 +92,90 @@ class _Reader:
         return UnusableFileError(printable(f"{self.kind} {path}: {reason}"))
 
 
-def _check_size(predicted: str, own: tuple[int, int], true: str, size: tuple[int, int]) -> None:
-    if own != size:
-        raise UnusableFileError(
-            printable(
-                f"prediction {predicted} has {own[1]}×{own[0]} pixels, but its true mask {true} "
-                f"has {size[1]}×{size[0]}: scale or turn one of them"
-            )
+class _Counter:
+    """Counts the pixels of the masks of an image."""
+
+    def __init__(
+        self, true: MaskReader, predicted: MaskReader, tolerance: Tolerance | None
+    ) -> None:
+        self.true, self.predicted, self.tolerance = true, predicted, tolerance
+        self.n_classes = len(true.fmt.names)
+        self.large = threading.Lock()
+
+    def __call__(self, item: MaskItem) -> ImageCounts:
+        size = self.true.size(item.true)
+        for path in item.predicted:
+            self._check_size(path, item.true, size)
+        with self.large if size[0] * size[1] > LARGE_PIXELS else nullcontext():
+            truth = self.true.codes(item.true, size)
+            return self._count(truth, [self.predicted.codes(path, size) for path in item.predicted])
+
+    def _count(self, truth: Codes, guesses: list[Codes]) -> ImageCounts:
+        """Counts in strips of rows, because they need many bytes per pixel."""
+        shape = (len(guesses), self.n_classes, self.n_classes)
+        confusion, void = np.zeros(shape), np.zeros(len(guesses))
+        valid = truth != VOID
+        for rival, guess in enumerate(guesses):
+            void[rival] = np.count_nonzero((guess == VOID) & (truth != VOID))
+            valid &= guess != VOID
+        step = max(STRIP_PIXELS // truth.shape[1], 1)
+        for top in range(0, len(truth), step):
+            rows = slice(top, top + step)
+            true = np.where(valid[rows], truth[rows], VOID).astype(np.intp)
+            for rival, guess in enumerate(guesses):
+                own = guess[rows].astype(np.intp)
+                confusion[rival] += confusion_matrix(true, own, self.n_classes)
+        return ImageCounts(confusion, self._boundaries(truth, guesses, valid), void)
+
+    def _boundaries(self, truth: Codes, guesses: list[Codes], valid: Mask) -> Array:
+        if self.tolerance is None:
+            return np.full((len(guesses), self.n_classes), np.nan)
+        distance = self.tolerance.at(truth.shape)
+        return np.array(
+            [boundary_scores(truth, guess, valid, self.n_classes, distance) for guess in guesses]
         )
+
+    def _check_size(self, path: str, true: str, size: tuple[int, int]) -> None:
+        own = self.predicted.size(path)
+        if own != size:
+            other = f"its {self.true.kind}" if self.true.kind != self.predicted.kind else "mask"
+            raise UnusableFileError(
+                printable(
+                    f"{self.predicted.kind} {path} has {own[1]}×{own[0]} pixels, but {other} "
+                    f"{true} has {size[1]}×{size[0]}: scale or turn one of them"
+                )
+            )
+
+
+def count_pixels(
+    items: list[MaskItem],
+    true: MaskReader,
+    predicted: MaskReader,
+    tolerance: Tolerance | None,
+    progress: Listener | None,
+) -> Iterator[ImageCounts]:
+    """Count the pixels of all masks, in threads that hold the masks of one image each.
+
+    Parameters
+    ----------
+    items : list of MaskItem
+    true, predicted : MaskReader
+        Readers of the true masks and of the predictions.
+    tolerance : Tolerance, optional
+        Computes the scores of boundaries.
+    progress : callable, optional
+        Called with a :class:`~gpgc_dask.core.progress.Progress` after each image.
+
+    Yields
+    ------
+    ImageCounts
+        In the order of ``items``.
+    """
+    meter = Meter(progress, "images", len(items))
+    pool = ThreadPoolExecutor(min(MAX_THREADS, os.cpu_count() or 1))
+    try:
+        for each in pool.map(_Counter(true, predicted, tolerance), items):
+            yield each
+            meter(1, 0)
+    finally:
+        pool.shutdown(cancel_futures=True)

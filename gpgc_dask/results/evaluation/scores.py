@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from os import PathLike
@@ -12,22 +11,32 @@ from typing import Any, Literal
 
 import numpy as np
 
-from gpgc_dask.core.arrays import Array
 from gpgc_dask.core.errors import InputError
-from gpgc_dask.core.metrics import LEVEL, average_class_accuracy, signed_rank
-from gpgc_dask.core.progress import Listener, work_listener
-from gpgc_dask.imaging.files import printable
+from gpgc_dask.core.metrics import LEVEL, signed_rank
+from gpgc_dask.core.progress import Listener
 from gpgc_dask.imaging.masks import MaskFormat
-from gpgc_dask.imaging.photos import silence_pillow
+from gpgc_dask.results.evaluation.measures import (
+    ClassScore,
+    average_accuracy,
+    class_accuracy,
+    class_dice,
+    class_iou,
+    class_scores,
+    cohen_kappa,
+    mean,
+    number,
+    pixel_accuracy,
+)
 from gpgc_dask.results.evaluation.pairs import MaskPairs
-from gpgc_dask.results.evaluation.pixels import Counts, count_pixels
+from gpgc_dask.results.evaluation.pixels import MaskReader
+from gpgc_dask.results.evaluation.totals import ImageTotals, Totals, count_totals, mask_format
 
 __all__ = ["LEVEL", "Evaluation", "ImageScore", "Scores", "evaluate"]
 
 
 @dataclass(frozen=True)
 class ImageScore:
-    """Score of an image.
+    """Scores of an image. They are None where no pixel counts.
 
     Attributes
     ----------
@@ -35,15 +44,41 @@ class ImageScore:
         Path of the true mask within its folder, with forward slashes.
     average_class_accuracy : float or None
         Average over the classes of the true mask; None if it is all void.
+    pixel_accuracy : float or None
+        Share of the pixels that are predicted right.
+    mean_iou, mean_dice : float or None
+        Means over the classes that occur in the true mask or in the prediction.
+    boundary : float or None
+        Boundary F-score, averaged over the classes.
+    iou : dict
+        {class: IoU} of the classes that occur in the true mask or in the prediction.
     """
 
     image: str
     average_class_accuracy: float | None
+    pixel_accuracy: float | None
+    mean_iou: float | None
+    mean_dice: float | None
+    boundary: float | None
+    iou: dict[str, float]
+
+    @classmethod
+    def of(cls, image: ImageTotals) -> ImageScore:
+        """The scores of the counts of an image."""
+        return cls(
+            image.name,
+            average_accuracy(image.confusion),
+            pixel_accuracy(image.confusion),
+            image.mean_iou,
+            image.mean_dice,
+            image.boundary,
+            image.iou,
+        )
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores of a folder of predictions. Accuracies are shares of pixels, over all images.
+    """Scores of a folder of predictions, from the pixels of all images together.
 
     Attributes
     ----------
@@ -57,10 +92,27 @@ class Scores:
         there are no such pixels.
     class_accuracy : dict
         {class: share}, None for a class that does not occur.
+    pixel_accuracy : float
+        Share of all pixels that are predicted right.
+    mean_iou, mean_dice : float
+        Means over the classes that occur in true masks or predictions.
+    kappa : float or None
+        Cohen's kappa of all pixels; None if all pixels have one class.
+    boundary : float or None
+        Boundary F-score, averaged over the classes; None without a tolerance.
+    boundary_tolerance : float, str or None
+        The tolerance.
+    classes : dict
+        {class: :class:`~gpgc_dask.results.evaluation.measures.ClassScore`}.
+    confusion : list of list of int
+        Number of pixels by true class (rows) and predicted class (columns), in the order of
+        ``classes``.
     images : int
         Number of true masks.
     ignored : int
         Number of predictions without a true mask.
+    void_predicted : int
+        Number of pixels that do not count because a prediction is void there.
     per_image : list of ImageScore
         Scores of the images.
     """
@@ -69,8 +121,17 @@ class Scores:
     foreground_accuracy: float | None
     background_accuracy: float | None
     class_accuracy: dict[str, float | None]
+    pixel_accuracy: float | None
+    mean_iou: float | None
+    mean_dice: float | None
+    kappa: float | None
+    boundary: float | None
+    boundary_tolerance: float | str | None
+    classes: dict[str, ClassScore]
+    confusion: list[list[int]]
     images: int
     ignored: int
+    void_predicted: int
     per_image: list[ImageScore]
 
 
@@ -124,15 +185,22 @@ class Evaluation(Scores):
         Returns
         -------
         str
-            Columns image, average_class_accuracy and, with a second set, against. Images that are
-            all void have no value.
+            Columns image, average_class_accuracy, with a second set against (its average class
+            accuracy), pixel_accuracy, mean_iou, mean_dice, boundary and, for each class, iou:CLASS.
+            Scores that do not exist have no value.
         """
+        names = list(self.classes)
         columns = ["image", "average_class_accuracy"]
-        rows = [[score.image, score.average_class_accuracy] for score in self.per_image]
+        rows: list[list[Any]] = [[one.image, one.average_class_accuracy] for one in self.per_image]
         if self.against is not None:
             columns.append("against")
             for row, other in zip(rows, self.against.per_image, strict=True):
                 row.append(other.average_class_accuracy)
+        scores = ["pixel_accuracy", "mean_iou", "mean_dice", "boundary"]
+        columns += [*scores, *(f"iou:{name}" for name in names)]
+        for row, one in zip(rows, self.per_image, strict=True):
+            row += [getattr(one, score) for score in scores]
+            row += [one.iou.get(name) for name in names]
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows([columns, *rows])
         return text.getvalue()
@@ -148,12 +216,15 @@ def evaluate(
     void: Sequence[int] = (),
     threshold: float | None = None,
     mask_suffix: str = "",
+    same_values: bool = False,
+    boundary: float | str | None = None,
     progress: bool | Listener | None = None,
 ) -> Evaluation:
     """Compare a folder of predicted masks with a folder of true ones, pixel by pixel.
 
     Masks of the same name in the same subfolder belong together; their endings may differ. Every
-    true mask needs a prediction. Void pixels of true masks do not count.
+    true mask needs a prediction. Pixels that are void in the true mask or in one of its
+    predictions do not count.
 
     Parameters
     ----------
@@ -169,6 +240,12 @@ def evaluate(
     mask_suffix : str, default ""
         Text that the names of true masks have after those of the predictions. Other files in the
         folder are ignored.
+    same_values : bool, default False
+        Whether predictions are read as the true masks are. By default they have the values of
+        ``classes`` and ``void``, or, without ``classes``, 0 and one other value.
+    boundary : float or str, optional
+        Tolerance of the boundary F-score: a number of pixels, or a share of the diagonal of the
+        image, such as "0.75%". Without it the score is not computed.
     progress : bool or callable, optional
         True shows a live line in a notebook and prints lines to stderr elsewhere. A callable is
         called with a :class:`~gpgc_dask.core.progress.Progress` after each image.
@@ -184,57 +261,71 @@ def evaluate(
     >>> result.average_class_accuracy, result.better, result.significant
     (1.0, 'predicted', False)
     """
-    fmt = _mask_format(foreground, classes, void, threshold)
+    fmt = mask_format(foreground, classes, void, threshold)
     rivals = [predicted] if against is None else [predicted, against]
     pairs = MaskPairs.find(true, rivals, mask_suffix)
-    with warnings.catch_warnings(), work_listener(progress) as listener:
-        silence_pillow()
-        counts = count_pixels(pairs.items, fmt, listener)
-    if not any(totals.any() for totals, _ in counts):
+    readers = MaskReader("true mask", fmt), _prediction_reader(fmt, same_values)
+    totals, images = count_totals(pairs.items, readers, ImageScore.of, boundary, progress)
+    if not totals[0].confusion.any():
+        where = "all pixels" if not any(one.void for one in totals) else "all other pixels"
         raise InputError(
-            f"all pixels of the true masks in {true} are void: there is nothing to compare"
+            f"{where} of the true masks in {true} are void: there is nothing to compare"
         )
-    scores = [_scores(counts, pairs, fmt, rival) for rival in range(len(rivals))]
+    scores = [
+        _scores(total, own, ignored, boundary, fmt.background or 0)
+        for total, own, ignored in zip(totals, images, pairs.extra, strict=True)
+    ]
     result = Evaluation(**vars(scores[0]))
     return result if against is None else replace(result, **_compare(*scores))
 
 
-def _mask_format(
-    foreground: Sequence[int],
-    classes: Mapping[int, str] | None,
-    void: Sequence[int],
-    threshold: float | None,
-) -> MaskFormat:
-    fmt = MaskFormat(tuple(foreground), tuple((classes or {}).items()), tuple(void), threshold)
-    if len(set(fmt.names)) < len(fmt.names):
-        raise InputError(f"classes need different names, got {', '.join(fmt.names)}")
-    return fmt
-
-
-def _scores(counts: list[Counts], pairs: MaskPairs, fmt: MaskFormat, rival: int) -> Scores:
-    """Scores of one of the sets of predictions."""
-    hits = np.array([each[1][rival] for each in counts])  # (images, classes)
-    totals = np.array([each[0] for each in counts])
-    names = [printable(item.name) for item in pairs.items]
-    right, of = hits.sum(0), totals.sum(0)
-    background = np.arange(of.size) == (fmt.background or 0)
-    return Scores(
-        average_class_accuracy=average_class_accuracy(right, of),
-        foreground_accuracy=_average(right[~background], of[~background]),
-        background_accuracy=_average(right[background], of[background]),
-        class_accuracy={
-            name: _average(right[[code]], of[[code]]) for code, name in enumerate(fmt.names)
-        },
-        images=len(names),
-        ignored=pairs.extra[rival],
-        per_image=[
-            ImageScore(*pair) for pair in zip(names, map(_average, hits, totals), strict=True)
-        ],
+def _prediction_reader(fmt: MaskFormat, same_values: bool) -> MaskReader:
+    if same_values:
+        return MaskReader("prediction", fmt)
+    if fmt.classes:
+        known = ", ".join(map(str, fmt.values))
+        advice = (
+            f"each pixel of a prediction has the value of a class, one of {known} (--classes), or "
+            "is void (--void)"
+        )
+        return MaskReader("prediction", MaskFormat(classes=fmt.classes, void=fmt.void), advice)
+    advice = (
+        "a prediction has the value 0 and one other value, as gpgc predict writes it. If it has "
+        "the values of the true masks, use same_values=True (--same-values)"
     )
+    return MaskReader("prediction", MaskFormat(), advice)
 
 
-def _average(hits: Array, totals: Array) -> float | None:
-    return average_class_accuracy(hits, totals) if totals.any() else None
+def _scores(
+    totals: Totals,
+    images: list[ImageScore],
+    ignored: int,
+    boundary: float | str | None,
+    background: int,
+) -> Scores:
+    """Scores of one of the sets of predictions."""
+    confusion = totals.confusion
+    accuracy = class_accuracy(confusion)
+    foreground = np.arange(accuracy.size) != background
+    classes = class_scores(confusion, totals.boundary)
+    return Scores(
+        average_class_accuracy=float(np.nanmean(accuracy)),
+        foreground_accuracy=mean(accuracy[foreground]),
+        background_accuracy=number(accuracy[background]),
+        class_accuracy=dict(zip(totals.names, map(number, accuracy), strict=True)),
+        pixel_accuracy=pixel_accuracy(confusion),
+        mean_iou=mean(class_iou(confusion)),
+        mean_dice=mean(class_dice(confusion)),
+        kappa=cohen_kappa(confusion),
+        boundary=mean(totals.boundary),
+        boundary_tolerance=boundary,
+        classes=dict(zip(totals.names, classes, strict=True)),
+        confusion=confusion.astype(int).tolist(),
+        images=len(images),
+        ignored=ignored,
+        void_predicted=totals.void,
+        per_image=images,
+    )
 
 
 def _compare(ours: Scores, theirs: Scores) -> dict[str, Any]:
