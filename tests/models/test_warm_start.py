@@ -62,7 +62,7 @@ def test_redundancy_is_solved_for(before):
     warm = GPGC(warm_start=first).fit(DATA.X, CORRECTED, **options)
     assert warm.converged_
     assert warm.redundancy_ == pytest.approx(full.redundancy_, rel=0.02)
-    assert warm.n_reads_ < full.n_reads_
+    assert warm.n_iter_ < full.n_iter_
 
 
 def test_groups_with_more_rows_than_features():

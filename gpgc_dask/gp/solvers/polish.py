@@ -26,11 +26,8 @@ __all__ = ["Polished", "can_polish", "polish"]
 MAX_GRADIENT_BYTES = 1 << 26
 """Maximum size of the gradients of all groups."""
 
-MAX_READS = 6
+MAX_READS = 4
 """Maximum number of reads."""
-
-DONE_SHARE = 0.1
-"""Share of the gain tolerance that the last step of the weights may be worth."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +76,7 @@ def polish(run: Run, point: Point, terms: GroupTerms, redundancy: float) -> Poli
     terms = _scale(terms, np.full(problem.n_groups, ratio))
     exact, mean = terms, point.post.mu
     everything = np.ones(problem.n_groups, dtype=bool)
-    tolerance = DONE_SHARE * gain_tolerance(problem)
+    tolerance = gain_tolerance(problem)
     for _ in range(MAX_READS):
         new = replace(params, log_noise=_next_noise(problem, params.log_noise, terms, redundancy))
         with run.algebra():
@@ -92,7 +89,7 @@ def polish(run: Run, point: Point, terms: GroupTerms, redundancy: float) -> Poli
         # The covariance of the weights hardly changes, so leverages change as the precisions do.
         change = np.exp(start.log_noise - new.log_noise)
         terms, params = replace(terms, leverage=exact.leverage * change), new
-        if gain <= tolerance:
+        if gain <= tolerance:  # Far less is left after the step.
             break
     log_noise = _next_noise(problem, params.log_noise, terms, redundancy)
     at_start = _scale(terms, np.exp(params.log_noise - start.log_noise) / ratio)
