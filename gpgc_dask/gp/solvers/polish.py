@@ -18,6 +18,7 @@ from gpgc_dask.gp.noise import FixedPointRule, PooledRule
 from gpgc_dask.gp.oracle.base import GroupTerms, TermsRequest
 from gpgc_dask.gp.solvers.convergence import gain_tolerance
 from gpgc_dask.gp.solvers.newton import newton_step
+from gpgc_dask.gp.solvers.probes import select_gradient_groups
 from gpgc_dask.gp.solvers.problem import Point, Problem
 from gpgc_dask.gp.solvers.run import Run
 
@@ -41,7 +42,8 @@ class Polished:
     mean : array of shape (k, t)
         Weights of the features that it belongs to.
     terms : GroupTerms
-        Terms with these weights, at the noise and redundancy of the start.
+        Terms with these weights, at the noise and redundancy of the start, with the gradients of
+        the groups that :func:`~gpgc_dask.gp.solvers.probes.select_gradient_groups` selects.
     """
 
     log_noise: Array
@@ -93,6 +95,9 @@ def polish(run: Run, point: Point, terms: GroupTerms, redundancy: float) -> Poli
             break
     log_noise = _next_noise(problem, params.log_noise, terms, redundancy)
     at_start = _scale(terms, np.exp(params.log_noise - start.log_noise) / ratio)
+    assert at_start.weight_gradients is not None
+    selected = at_start.weight_gradients[select_gradient_groups(problem)]
+    at_start = replace(at_start, weight_gradients=selected)
     return Polished(log_noise, mean, at_start)
 
 
