@@ -62,7 +62,31 @@ def test_redundancy_is_solved_for(before):
     warm = GPGC(warm_start=first).fit(DATA.X, CORRECTED, **options)
     assert warm.converged_
     assert warm.redundancy_ == pytest.approx(full.redundancy_, rel=0.02)
-    assert warm.n_reads_ < full.n_reads_
+    assert warm.n_iter_ < full.n_iter_
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_rows_in_memory_need_fewer_steps(n_classes, monkeypatch):
+    """Cheap reads find the noise; the result is that of a full fit, second look included."""
+
+    def labels(y):
+        return np.where((n_classes == 3) & (DATA.X[:, 0] > 0.7), 2, y)
+
+    given = {"redundancy": 2.0, "rounds": 2}
+    options = {"groups": DATA.groups, "trusted": WRONG}
+    first = GPGC(**given).fit(DATA.X, labels(DATA.y), groups=DATA.groups)
+    full = GPGC(**given).fit(DATA.X, labels(CORRECTED), **options)
+    warm = GPGC(**given, warm_start=first).fit(DATA.X, labels(CORRECTED), **options)
+    monkeypatch.setattr("gpgc_dask.gp.solvers.fixed_point.can_polish", lambda problem: False)
+    plain = GPGC(**given, warm_start=first).fit(DATA.X, labels(CORRECTED), **options)
+    gains = [model.history_[1]["predicted_gain"] for model in (warm, plain)]
+    assert gains[0] < 0.5 * gains[1]
+    assert warm.converged_
+    assert warm.log_evidence_ == pytest.approx(full.log_evidence_, abs=1e-6 * len(DATA.y))
+    # A row whose decision value is nearly 0 changes the agreement of its group by a step.
+    np.testing.assert_allclose(warm.row_weight_, full.row_weight_, atol=0.02)
+    assert np.abs(warm.row_weight_ - full.row_weight_).mean() < 1e-3
+    np.testing.assert_allclose(DATA.X @ warm.coef_.T, DATA.X @ full.coef_.T, atol=2e-3)
 
 
 def test_groups_with_more_rows_than_features():

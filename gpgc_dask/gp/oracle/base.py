@@ -251,10 +251,13 @@ class SweepOracle(ABC):
         Number of target columns t.
     reads : float
         Number of full reads of the rows since construction.
+    in_memory : bool
+        Whether a read without products of the features costs next to nothing.
     """
 
     group_weight: Array
     n_targets: int
+    in_memory: bool = False
     reads: float = 0.0
 
     @abstractmethod

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
-from scipy.linalg import cho_solve
+from scipy.linalg import lapack
 
 from gpgc_dask.core.arrays import Array, Features, Index, Mask, group_sums
 from gpgc_dask.gp.oracle.kernels import Projection
@@ -60,19 +60,17 @@ def _solve_leave_out(Z: Features, root: Array, r: Array) -> tuple[Array, float]:
 
 def _solve_positive(A: Array, rhs: Array) -> tuple[Array, float]:
     """Solutions (g, n, t) of g systems (g, n, n) with right sides (g, n, t), and smallest pivot."""
-    try:
-        factors = np.linalg.cholesky(A)
-    except np.linalg.LinAlgError:
-        diagonal = np.arange(A.shape[1])
-        A[:, diagonal, diagonal] += JITTER
-        return np.asarray(np.linalg.solve(A, rhs), dtype=np.float64), 0.0
-    pivot = float(np.diagonal(factors, axis1=1, axis2=2).min() ** 2)
-    # Transposed, the lower factors are upper ones in the order of LAPACK: nothing is copied.
-    solved = [
-        cho_solve((factor.T, False), side, check_finite=False)
-        for factor, side in zip(factors, rhs, strict=True)
-    ]
-    return np.stack(solved), pivot
+    solved = np.empty(rhs.shape)
+    pivot = np.inf
+    for number, (matrix, side) in enumerate(zip(A, rhs, strict=True)):
+        # A is symmetric, so its transpose is A in the order of LAPACK: nothing is copied.
+        factor, solved[number], failed = lapack.dposv(matrix.T, side, lower=1)
+        if failed:
+            diagonal = np.arange(A.shape[1])
+            A[:, diagonal, diagonal] += JITTER
+            return np.asarray(np.linalg.solve(A, rhs), dtype=np.float64), 0.0
+        pivot = min(pivot, float(np.diagonal(factor).min()) ** 2)
+    return solved, pivot
 
 
 def leave_out_shift(

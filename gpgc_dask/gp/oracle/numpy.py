@@ -83,6 +83,7 @@ class NumpySweeps(RowSweeps):
     """
 
     whole_groups = True
+    in_memory = True
 
     def __init__(
         self, F: Features, rows: Rows, arithmetic: Arithmetic, order: Index | None = None

@@ -10,6 +10,7 @@ module           contents
 ``problem``      the objective and its gradient at a point
 ``convergence``  certificates and tolerances: when a fit is done
 ``newton``       Newton's step for the weights, and expected terms
+``polish``       better noise near the optimum, from cheap reads
 ``scales``       optimisation of the feature scales, without a read
 ``redundancy``   the search for the redundancy c
 ``probes``       leverages estimated by random directions

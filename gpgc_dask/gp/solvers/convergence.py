@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpgc_dask.core.arrays import Array
+from gpgc_dask.gp import evidence
 from gpgc_dask.gp.oracle.base import GroupTerms
 from gpgc_dask.gp.solvers.problem import Hyperparameters, Point, Problem
 
@@ -19,6 +20,7 @@ __all__ = [
     "gain_tolerance",
     "is_converged",
     "is_worth_certifying",
+    "scale_gain",
 ]
 
 STRICT_ROWS, ROWS_PER_TOL = 10_000, 200
@@ -146,6 +148,14 @@ def certify(
         exact=exact,
         held_change=problem.held_change(point),
     )
+
+
+def scale_gain(problem: Problem, point: Point) -> float:
+    """The part of the predicted gain, in nats, of the scales: it is known without a read."""
+    gradient = evidence.scale_gradient(point.features, problem.n_targets)
+    gradient = _project(gradient, point.params.log_scales, *problem.scale_bounds)
+    _, fisher = problem.fisher(point.params.redundancy)
+    return 0.5 * float(np.sum(gradient**2 / fisher))
 
 
 def bounded_ratio(problem: Problem, redundancy: float, ratio: float | None) -> float | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from gpgc_dask.core.arrays import Array
 from gpgc_dask.gp.noise import FixedPointRule, PooledRule
 from gpgc_dask.gp.oracle.base import GroupTerms, StepResult, TermsRequest
@@ -13,10 +15,13 @@ from gpgc_dask.gp.solvers.convergence import (
     certify,
     gain_tolerance,
     is_worth_certifying,
+    scale_gain,
 )
 from gpgc_dask.gp.solvers.newton import expected_terms, newton_mean
+from gpgc_dask.gp.solvers.polish import can_polish, polish
 from gpgc_dask.gp.solvers.probes import leverage_directions, select_gradient_groups
 from gpgc_dask.gp.solvers.problem import Point, Problem
+from gpgc_dask.gp.solvers.redundancy import RedundancySearch
 from gpgc_dask.gp.solvers.run import Run
 from gpgc_dask.gp.solvers.scales import optimise_scales
 from gpgc_dask.gp.solvers.state import Expectation, SolverState
@@ -100,21 +105,34 @@ def solve_fixed_point(run: Run, point: Point, *, patient: bool) -> tuple[Point, 
 
 
 def _certify_first(run: Run, point: Point) -> tuple[StepResult | None, Certificate]:
-    """A step from a point that may be the optimum: one read certifies it, a second one moves on.
+    """A step from a point that may be the optimum: one read certifies it, others move on.
 
     No result means that it is the optimum.
     """
-    problem, params = run.problem, point.params
-    run.state.near = False
-    groups = select_gradient_groups(problem) if problem.noise.separable else None
-    terms = run.exact_terms(point, final=True, gradient_groups=groups)
+    problem, params, state = run.problem, point.params, run.state
+    state.near = False
+    polishes = can_polish(problem)
+    groups = None
+    if polishes:
+        groups = np.ones(problem.n_groups, dtype=bool)
+    elif problem.noise.separable:
+        groups = select_gradient_groups(problem)
+    # The gradient of the scales, which is known without a read, may show that it is no optimum.
+    likely = scale_gain(problem, point) <= gain_tolerance(problem)
+    terms = run.exact_terms(point, final=likely, gradient_groups=groups)
     certificate = run.certify("fixed-point", point, terms)
     if run.is_done(certificate):
         return None, certificate
-    rule = FixedPointRule(problem.n_targets, *problem.noise_bounds, params.redundancy)
-    log_noise = PooledRule(rule, problem.noise)(
-        params.log_noise, problem.oracle.group_weight, terms.residual, terms.leverage
-    )
+    if polishes:
+        c = _next_redundancy(run, replace(state.search), point, certificate)
+        polished = polish(run, point, terms, c)
+        state.expectation = Expectation(polished.mean)
+        terms, log_noise = polished.terms, polished.log_noise
+    else:
+        rule = FixedPointRule(problem.n_targets, *problem.noise_bounds, params.redundancy)
+        log_noise = PooledRule(rule, problem.noise)(
+            params.log_noise, problem.oracle.group_weight, terms.residual, terms.leverage
+        )
     with run.sweep():
         moments = problem.oracle.moments(log_noise, params.redundancy)
     return StepResult(terms, log_noise, moments), certificate
@@ -205,10 +223,19 @@ def _update_redundancy(run: Run, point: Point, proposal: Point, certificate: Cer
     """The proposal with the next c, from the moment ratio at ``point``."""
     if certificate.ratio is None:
         return proposal
-    settled = certificate.gain < SETTLED_GAIN * run.problem.total_weight
-    search = run.state.search
-    c = search.next(point.params.redundancy, certificate.ratio, settled=settled)
+    c = _next_redundancy(run, run.state.search, point, certificate)
     return run.problem.with_redundancy(proposal, c)
+
+
+def _next_redundancy(
+    run: Run, search: RedundancySearch, point: Point, certificate: Certificate
+) -> float:
+    """The next c, which ``search`` remembers; that of the point if it is fixed."""
+    c = point.params.redundancy
+    if certificate.ratio is None:
+        return c
+    settled = certificate.gain < SETTLED_GAIN * run.problem.total_weight
+    return search.next(c, certificate.ratio, settled=settled)
 
 
 def _expect(

@@ -15,11 +15,11 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from gpgc_dask.core.arrays import Array, Mask
+from gpgc_dask.core.arrays import Array, Features, Mask
 from gpgc_dask.gp.oracle.base import GroupTerms
 from gpgc_dask.gp.solvers.problem import Hyperparameters, Point, Problem
 
-__all__ = ["expected_terms", "newton_mean"]
+__all__ = ["expected_terms", "newton_mean", "newton_step"]
 
 MIN_CURVATURE = 0.15
 """Share of the curvature of C below which Newton's matrix is not used: the step is then by C."""
@@ -78,6 +78,55 @@ def newton_mean(
     """
     if terms.weight_gradients is None:
         return None
+    T = point.post.T
+    whitened = _whitened(problem, terms.weight_gradients, gradient_groups, before, point)
+    change = solve_triangular(T, point.post.mu - mean, lower=True, trans=1, check_finite=False)
+    z = _solve(whitened, change.T.ravel())
+    return None if z is None else mean + T.T @ z.reshape(mean.shape[::-1]).T
+
+
+def newton_step(
+    problem: Problem, terms: GroupTerms, before: Hyperparameters, mean: Array, point: Point
+) -> tuple[Array, float]:
+    """(k, t) weights after Newton's step from any weights, and its predicted gain in nats.
+
+    Where Newton's matrix is nearly indefinite, the step is that by C.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    terms : GroupTerms
+        Terms with the gradients of all groups.
+    before : Hyperparameters
+        Hyperparameters of these terms.
+    mean : array of shape (k, t)
+        Weights of these terms.
+    point : Point
+        Hyperparameters that the step is for, and a posterior near theirs.
+    """
+    assert terms.weight_gradients is not None
+    T = point.post.T
+    ratio = _precision_ratio(before, point.params)
+    pull = np.tensordot(ratio, terms.weight_gradients, axes=1)
+    scales = np.exp(0.5 * point.params.log_scales)[problem.feature_index, None]
+    prior = np.divide(mean, scales**2, out=np.zeros_like(mean), where=scales > 0)
+    everything = np.ones(ratio.size, dtype=bool)
+    whitened = _whitened(problem, terms.weight_gradients, everything, before, point)
+    rhs = (T @ (pull - prior)).T.ravel()
+    z = _solve(whitened, rhs)
+    z = rhs if z is None else z
+    return mean + T.T @ z.reshape(mean.shape[::-1]).T, 0.5 * float(z @ rhs)
+
+
+def _whitened(
+    problem: Problem,
+    gradients: Features,
+    gradient_groups: Mask,
+    before: Hyperparameters,
+    point: Point,
+) -> Array:
+    """(P, k·t) whitened gradients G of groups, with which Newton's matrix is I − 2 GᵀG."""
     weight = problem.n_targets * problem.group_weight(point.params.redundancy)
     low, high = problem.noise_bounds
     # A noise at its bound, or held, does not depend on the weights.
@@ -89,12 +138,9 @@ def newton_mean(
     # Groups with gradients represent the others.
     n_known = np.count_nonzero(gradient_groups)
     size = size[gradient_groups] * np.sqrt(gradient_groups.size / n_known)
+    columns = np.moveaxis(gradients, 2, 0)
     T = point.post.T
-    columns = np.moveaxis(terms.weight_gradients, 2, 0)
-    whitened = np.concatenate([(column * size[:, None]) @ T.T for column in columns], axis=1)
-    change = solve_triangular(T, point.post.mu - mean, lower=True, trans=1, check_finite=False)
-    z = _solve(whitened, change.T.ravel())
-    return None if z is None else mean + T.T @ z.reshape(mean.shape[::-1]).T
+    return np.concatenate([(column * size[:, None]) @ T.T for column in columns], axis=1)
 
 
 def _precision_ratio(before: Hyperparameters, after: Hyperparameters) -> Array:

@@ -1,0 +1,122 @@
+"""Better noise near the optimum, from reads without products of the features.
+
+Where most groups are as in an earlier fit, the labels of a few change the weights of the features,
+and so the residuals of all groups. A read that only predicts the rows and sums the gradients of
+the groups costs a fraction of one that computes leverages or moments. A few of them, with Newton's
+step for the weights and MacKay's step for the noise in between, end so near the optimum that the
+moments there, and one certificate, are all that is left to compute.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gpgc_dask.core.arrays import Array
+from gpgc_dask.gp.noise import FixedPointRule, PooledRule
+from gpgc_dask.gp.oracle.base import GroupTerms, TermsRequest
+from gpgc_dask.gp.solvers.convergence import gain_tolerance
+from gpgc_dask.gp.solvers.newton import newton_step
+from gpgc_dask.gp.solvers.probes import select_gradient_groups
+from gpgc_dask.gp.solvers.problem import Point, Problem
+from gpgc_dask.gp.solvers.run import Run
+
+__all__ = ["Polished", "can_polish", "polish"]
+
+MAX_GRADIENT_BYTES = 1 << 26
+"""Maximum size of the gradients of all groups."""
+
+MAX_READS = 4
+"""Maximum number of reads."""
+
+
+@dataclass(frozen=True)
+class Polished:
+    """Result of the reads.
+
+    Attributes
+    ----------
+    log_noise : array of shape (J,)
+        New ln ε² of each group.
+    mean : array of shape (k, t)
+        Weights of the features that it belongs to.
+    terms : GroupTerms
+        Terms with these weights, at the noise and redundancy of the start, with the gradients of
+        the groups that :func:`~gpgc_dask.gp.solvers.probes.select_gradient_groups` selects.
+    """
+
+    log_noise: Array
+    mean: Array
+    terms: GroupTerms
+
+
+def can_polish(problem: Problem) -> bool:
+    """Whether reads are cheap, and the gradients of all groups fit into memory."""
+    size = 8 * problem.n_groups * problem.n_features * problem.n_targets
+    cheap = problem.oracle.in_memory and size <= MAX_GRADIENT_BYTES
+    return cheap and problem.noise.separable
+
+
+def polish(run: Run, point: Point, terms: GroupTerms, redundancy: float) -> Polished:
+    """Improve the noise of all groups for another redundancy.
+
+    Parameters
+    ----------
+    run : Run
+        Problem, history and state.
+    point : Point
+        Where to start. Its posterior serves all steps.
+    terms : GroupTerms
+        Exact terms there, with the gradients of all groups.
+    redundancy : float
+        The redundancy c of the new noise.
+    """
+    problem, start = run.problem, point.params
+    params = replace(start, redundancy=redundancy)
+    ratio = start.redundancy / redundancy
+    terms = _scale(terms, np.full(problem.n_groups, ratio))
+    exact, mean = terms, point.post.mu
+    everything = np.ones(problem.n_groups, dtype=bool)
+    tolerance = gain_tolerance(problem)
+    for _ in range(MAX_READS):
+        new = replace(params, log_noise=_next_noise(problem, params.log_noise, terms, redundancy))
+        with run.algebra():
+            mean, gain = newton_step(problem, terms, params, mean, replace(point, params=new))
+        with run.sweep():
+            request = TermsRequest(mean, np.empty((len(mean), 0)), everything)
+            terms = problem.oracle.terms(
+                point.post, new.log_noise, redundancy, leave_out=False, request=request
+            )
+        # The covariance of the weights hardly changes, so leverages change as the precisions do.
+        change = np.exp(start.log_noise - new.log_noise)
+        terms, params = replace(terms, leverage=exact.leverage * change), new
+        if gain <= tolerance:  # Far less is left after the step.
+            break
+    log_noise = _next_noise(problem, params.log_noise, terms, redundancy)
+    at_start = _scale(terms, np.exp(params.log_noise - start.log_noise) / ratio)
+    assert at_start.weight_gradients is not None
+    selected = at_start.weight_gradients[select_gradient_groups(problem)]
+    at_start = replace(at_start, weight_gradients=selected)
+    return Polished(log_noise, mean, at_start)
+
+
+def _next_noise(problem: Problem, log_noise: Array, terms: GroupTerms, redundancy: float) -> Array:
+    """(J,) ln ε² by MacKay's rule; trusted groups have the noise of good groups."""
+    rule = FixedPointRule(problem.n_targets, *problem.noise_bounds, redundancy)
+    new = PooledRule(rule, problem.noise)(
+        log_noise, problem.oracle.group_weight, terms.residual, terms.leverage
+    )
+    if problem.noise.held is None:
+        return new
+    return np.where(problem.noise.held, problem.noise.good_noise(new), new)
+
+
+def _scale(terms: GroupTerms, factor: Array) -> GroupTerms:
+    """The terms with the precisions of each group multiplied by ``factor`` (J,)."""
+    gradients = terms.weight_gradients
+    return GroupTerms(
+        terms.residual * factor,
+        terms.leverage * factor,
+        weight_gradients=None if gradients is None else gradients * factor[:, None, None],
+    )
