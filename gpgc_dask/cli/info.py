@@ -7,27 +7,49 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
+from gpgc_dask.cli.backbone_options import InputSide, Layer, describe_backbone
 from gpgc_dask.cli.console import facts, listing, print_json, print_out
+from gpgc_dask.imaging.backbones import list_backbones
 
 __all__ = ["EXAMPLE", "info"]
 
-EXAMPLE = "Example:\n\ngpgc info horses.zarr"
+EXAMPLE = "Examples:\n\ngpgc info horses.zarr\n\ngpgc info --backbone network.onnx --input-side 518"
 
 
 def info(
-    data: Annotated[str, typer.Argument(help="Dataset: a path, or a URL such as s3://…")],
+    data: Annotated[
+        str | None, typer.Argument(help="Dataset: a path, or a URL such as s3://…")
+    ] = None,
     *,
     model: Annotated[
         str | None,
         typer.Option(help="Model of this dataset: also show which classes it confuses."),
     ] = None,
+    backbone: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Describe a source of features in place of a dataset: {list_backbones()}."
+        ),
+    ] = None,
+    layer: Layer = None,
+    input_side: InputSide = None,
+    side: Annotated[
+        int, typer.Option(help="With --backbone: side in pixels of a square photo.")
+    ] = 512,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Describe a dataset: sizes, classes, flagged images, skipped files and provenance.
 
     With --model, also a table of the pixels of each given class by the class that is predicted
-    for them without their image.
+    for them without their image. With --backbone instead of a dataset: the layers of a network,
+    their channels, sizes and strides.
     """
+    if (data is None) == (backbone is None):
+        raise typer.BadParameter("name a dataset, or a network with --backbone")
+    if backbone is not None:
+        describe_backbone(backbone, side, json=json, layers=layer, input_side=input_side)
+        return
+    assert data is not None
     from gpgc_dask.data.dataset import open_dataset
     from gpgc_dask.data.summary import summary
 

@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
+from gpgc_dask.cli.backbone_options import (
+    FEATURES,
+    Features,
+    InputSide,
+    Layer,
+    to_backbone,
+)
 from gpgc_dask.cli.cluster_options import on_cluster
-from gpgc_dask.cli.console import listing, print_json, print_out, time_text
+from gpgc_dask.cli.console import listing, note, print_json, print_out, time_text
 from gpgc_dask.cli.display import Display
 from gpgc_dask.cli.options import (
     MASKS,
@@ -48,7 +55,6 @@ EXAMPLE = (
     "gpgc ingest photos/ masks/ -o videos.zarr --group '^(.+)_' --annotator '_(.+)[.]'"
 )
 
-FEATURES = "Superpixels and features"
 ABOUT = "Groups and annotators"
 
 
@@ -139,41 +145,29 @@ def ingest(
         ),
     ] = "",
     backbone: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help=f"Source of the features: {list_backbones()}. lite0 is EfficientNet-Lite0, which "
-            "is included; colour needs no network.",
-            rich_help_panel=FEATURES,
-        ),
-    ] = "lite0",
-    layer: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Output or inner tensor of FILE.onnx to pool; may be repeated.",
+            help=f"Source of the features: {list_backbones()}. Default: lite0, EfficientNet-Lite0, "
+            "which is included; colour needs no network. gpgc info --backbone describes one.",
             rich_help_panel=FEATURES,
         ),
     ] = None,
-    input_side: Annotated[
-        int | None,
-        typer.Option(
-            help="Longest side in pixels of the input of FILE.onnx, unless its size is fixed. "
-            "Default: 512.",
-            rich_help_panel=FEATURES,
-        ),
-    ] = None,
+    features: Features = None,
+    layer: Layer = None,
+    input_side: InputSide = None,
     mean: Annotated[
         str | None,
         typer.Option(
-            help="RGB mean, of values 0 to 255, subtracted from the input of FILE.onnx. Default: "
-            "ImageNet's.",
+            help="RGB mean, of values 0 to 255, subtracted from the input of an ONNX network. "
+            "Default: ImageNet's, or that of the model on the hub.",
             rich_help_panel=FEATURES,
         ),
     ] = None,
     std: Annotated[
         str | None,
         typer.Option(
-            help="RGB standard deviation by which the input of FILE.onnx is divided. Default: "
-            "ImageNet's.",
+            help="RGB standard deviation by which the input of an ONNX network is divided. "
+            "Default: ImageNet's, or that of the model on the hub.",
             rich_help_panel=FEATURES,
         ),
     ] = None,
@@ -228,13 +222,16 @@ def ingest(
     from gpgc_dask.pipelines.ingest import ImageInfo, MaskOptions, Recipe, RunOptions
     from gpgc_dask.pipelines.ingest import ingest as ingest_images
 
+    network = find_backbone(to_backbone(backbone, features, images, **options) or "lite0")
+    if layer is None and backbone not in (None, "lite0") and network.layer_names():
+        note(f"features of {backbone}: {', '.join(network.layer_names())} (--layer chooses others)")
     with Display() as display:
         report = ingest_images(
             images,
             masks or coco or "",
             out,
             recipe=Recipe(
-                find_backbone(backbone, **{k: v for k, v in options.items() if v is not None}),
+                network,
                 superpixels=superpixels,
                 compactness=compactness,
                 side=side,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
+from gpgc_dask.cli.backbone_options import Features, PresentBackbone, to_backbone
 from gpgc_dask.cli.cluster_options import on_cluster
 from gpgc_dask.cli.console import listing, print_json, print_out, time_text
 from gpgc_dask.cli.display import Display
@@ -54,10 +55,8 @@ def predict(
             help="Folder for the posterior standard deviation of f: TIFFs of 32-bit floats."
         ),
     ] = None,
-    backbone: Annotated[
-        str | None,
-        typer.Option(help="FILE.onnx: present path of the model's network, if it has moved."),
-    ] = None,
+    backbone: PresentBackbone = None,
+    features: Features = None,
     on_error: OnErrorOption = OnError.RAISE,
     resume: Resume = False,
     overwrite: Overwrite = False,
@@ -84,7 +83,7 @@ def predict(
             out,
             probability=probability,
             std=std,
-            backbone=backbone,
+            backbone=to_backbone(backbone, features, images),
             run=RunOptions(resume, overwrite, on_error.value, display.work, client),
         )
     if json:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gpgc_dask.cli.backbone_options import Features, PresentBackbone, to_backbone
 from gpgc_dask.cli.cluster_options import on_cluster
 from gpgc_dask.cli.console import listing, note, print_json, print_out
 from gpgc_dask.cli.display import Display
@@ -44,10 +45,8 @@ def score(
         float | None,
         typer.Option(help="Exit with code 3 if the quality of a mask is below this, 0 to 1."),
     ] = None,
-    backbone: Annotated[
-        str | None,
-        typer.Option(help="FILE.onnx: present path of the model's network, if it has moved."),
-    ] = None,
+    backbone: PresentBackbone = None,
+    features: Features = None,
     on_error: OnErrorOption = OnError.RAISE,
     json: Json = False,
     client: Any,
@@ -72,7 +71,7 @@ def score(
             load(model),
             images,
             masks,
-            backbone=backbone,
+            backbone=to_backbone(backbone, features, images),
             run=RunOptions(on_error=on_error.value, progress=display.work, client=client),
         )
     ranking = rank(report.table)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
+from gpgc_dask.cli.backbone_options import Features, PresentBackbone, to_backbone
 from gpgc_dask.cli.cluster_options import on_cluster
 from gpgc_dask.cli.console import listing, print_json, print_out, time_text
 from gpgc_dask.cli.display import Display
@@ -69,10 +70,8 @@ def update(
             rich_help_panel=ABOUT,
         ),
     ] = "",
-    backbone: Annotated[
-        str | None,
-        typer.Option(help="FILE.onnx: present path of the dataset's network, if it has moved."),
-    ] = None,
+    backbone: PresentBackbone = None,
+    features: Features = None,
     on_error: OnErrorOption = OnError.RAISE,
     json: Json = False,
     client: Any,
@@ -95,7 +94,7 @@ def update(
             masks,
             info=ImageInfo(group, annotator),
             answers=answers,
-            backbone=backbone,
+            backbone=to_backbone(backbone, features, images),
             prune=prune,
             run=RunOptions(on_error=on_error.value, progress=display.work, client=client),
         )

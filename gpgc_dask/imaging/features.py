@@ -178,7 +178,7 @@ def describe(
         segments = segment(reduced, recipe.superpixels, recipe.compactness, recipe.sigma)
     n = int(segments.max()) + 1
     with watch("backbone"):
-        maps = recipe.extractor(photo.pixels)
+        maps = recipe.extractor.photo_maps(path, photo.pixels)
     with watch("pooling"):
         appearance = pool(maps, segments, n)
         columns = [appearance, position_features(segments, n), np.ones((n, 1))]

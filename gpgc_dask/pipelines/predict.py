@@ -114,6 +114,7 @@ def predict_masks(
     folders = output_folders(mask=target, probability=probability, std=std)
     predictor = Predictor.from_model(model, backbone, with_variance=len(folders) > 1)
     jobs = find_jobs(images, folders)
+    predictor.recipe.extractor.check_photos([job.photo for job in jobs])
     if not (run.resume or run.overwrite):
         check_absent(jobs)
     _write_mark(folders["mask"], predictor.digest(), resume=run.resume)

@@ -119,6 +119,7 @@ def score(
     _check_classes(model, list(source.mask_format.names))
     if source.problems and (run.on_error == "raise" or not source.items):
         raise problem_error(source.problems)
+    scorer.predictor.recipe.extractor.check_photos([item.pair.image for item in source.items])
     rows, problems = _run(scorer, source.items, run)
     if not rows:
         raise PipelineError(

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
+
 from gpgc_dask.core.arrays import Features
-from gpgc_dask.core.errors import InputError
+from gpgc_dask.core.errors import InputError, InputTypeError
 from gpgc_dask.imaging.photos import Pixels
 
-__all__ = ["Backbone", "file_digest"]
+__all__ = ["Backbone", "checked_maps", "file_digest"]
 
 
 class Backbone(ABC):
@@ -33,12 +36,28 @@ class Backbone(ABC):
             Each map covers the whole image; maps may have different resolutions.
         """
 
+    def photo_maps(self, photo: str | PathLike[str], image: Pixels) -> list[Features]:
+        """Feature maps of a photo: by default those of its pixels, as it was read."""
+        return self(image)
+
+    def check_photos(self, photos: Sequence[str | PathLike[str]]) -> None:
+        """Raise an InputError, before the work, if there are no features of some photos."""
+        return
+
+    def layer_names(self) -> tuple[str, ...]:
+        """Names of the maps, in their order, if they have any."""
+        return ()
+
+    def other_layers(self) -> tuple[str, ...]:
+        """Names of maps that a user could have chosen in their place, if there are any."""
+        return ()
+
     @abstractmethod
     def provenance(self) -> dict[str, Any]:
         """Describe in JSON what is needed to compute the same features again.
 
         ``name`` is the name in the registry or the name of the file. ``weights_sha256`` identifies
-        the weights of a network.
+        the weights of a network, ``source_sha256`` the source of a function.
         """
 
     @classmethod
@@ -78,3 +97,17 @@ def file_digest(path: str | Path) -> str:
     """SHA-256 of a file."""
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def checked_maps(name: str, result: Any) -> list[Features]:
+    """The feature maps that a user's function returned; an error if they are something else."""
+    if not isinstance(result, (list, tuple)) or not result:
+        raise InputTypeError(f"{name} must return a list of feature maps, got {result!r:.80}")
+    maps = [np.asarray(values) for values in result]
+    for values in maps:
+        if values.ndim != 3 or values.size == 0 or values.dtype.kind not in "fiub":
+            raise InputTypeError(
+                f"{name} returned an array of shape {values.shape} and type "
+                f"{values.dtype}: a feature map is (channels, height, width) numbers"
+            )
+    return maps

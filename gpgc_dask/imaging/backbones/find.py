@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from gpgc_dask.core.arrays import Features
 from gpgc_dask.core.errors import InputError, InputTypeError
-from gpgc_dask.imaging.backbones.base import Backbone
-from gpgc_dask.imaging.backbones.registry import BACKBONES, list_backbones
+from gpgc_dask.imaging.backbones.base import Backbone, checked_maps
+from gpgc_dask.imaging.backbones.registry import BACKBONES, find_kind, list_backbones
 from gpgc_dask.imaging.photos import Pixels
 
 __all__ = ["BackboneLike", "find_backbone", "restore_backbone"]
 
 PYTHON = "Python: "
 """The names of Python functions begin with this in a provenance."""
+
+CONTENTS = {"weights_sha256": "weights", "source_sha256": "source code"}
+"""{digest in a provenance: what it is of}."""
 
 BackboneLike = str | Backbone | Callable[[Pixels], Sequence[Features]]
 
@@ -30,19 +30,7 @@ class Custom(Backbone):
     function: Callable[[Pixels], Sequence[Features]]
 
     def __call__(self, image: Pixels) -> list[Features]:
-        result = self.function(image)
-        if not isinstance(result, (list, tuple)) or not result:
-            raise InputTypeError(
-                f"{self._name} must return a list of feature maps, got {result!r:.80}"
-            )
-        maps = [np.asarray(values) for values in result]
-        for values in maps:
-            if values.ndim != 3 or values.size == 0 or values.dtype.kind not in "fiub":
-                raise InputTypeError(
-                    f"{self._name} returned an array of shape {values.shape} and type "
-                    f"{values.dtype}: a feature map is (channels, height, width) numbers"
-                )
-        return maps
+        return checked_maps(self._name, self.function(image))
 
     @property
     def _name(self) -> str:
@@ -59,11 +47,13 @@ def find_backbone(backbone: BackboneLike = "lite0", **options: Any) -> Backbone:
     Parameters
     ----------
     backbone : str, Backbone or callable, default "lite0"
-        A registered name (``BACKBONES.names()``), the path of an ONNX file, or a function:
-        (h, w, 3) uint8 RGB in, list of (channels, h', w') maps out.
+        A registered name (``BACKBONES.names()``), the path of an ONNX file,
+        ``hf:ORG/MODEL[@REVISION]``, ``timm:NAME``, ``module:function``, ``maps:PATH``, or a
+        function: (h, w, 3) uint8 RGB in, list of (channels, h', w') maps out.
     **options
-        Options of the backbone. An ONNX file takes ``layers`` (names of the tensors to pool,
-        required), ``side``, ``mean`` and ``std``.
+        Options of the backbone. An ONNX file takes ``layers`` (names of the tensors to pool, by
+        default its only feature map), ``side``, ``mean`` and ``std``; ``maps:PATH`` takes
+        ``images``, the folder of the photos.
 
     Returns
     -------
@@ -76,7 +66,7 @@ def find_backbone(backbone: BackboneLike = "lite0", **options: Any) -> Backbone:
     {'name': 'colour'}
     """
     if isinstance(backbone, str):
-        kind = _registered_name(backbone)
+        kind = find_kind(backbone)
         if kind is None:
             raise InputError(
                 f"backbone must be one of {list_backbones()}, or a callable, got {backbone!r}"
@@ -111,7 +101,7 @@ def restore_backbone(
         If the backbone is not available, or is not the same.
     """
     name = str(provenance["name"])
-    kind = None if name.startswith(PYTHON) else _registered_name(name)
+    kind = None if name.startswith(PYTHON) else find_kind(name)
     if backbone is not None and not isinstance(backbone, str):
         restored = find_backbone(backbone)
     elif kind is None:
@@ -125,28 +115,22 @@ def restore_backbone(
     return restored
 
 
-def _registered_name(backbone: str) -> str | None:
-    """The key of a name or of a file in the registry, None if there is none."""
-    ending = Path(backbone).suffix.lower()
-    names = BACKBONES.names()
-    return next((key for key in (backbone, ending) if key in names), None)
-
-
 def _check_same(then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Raise an InputError if a backbone does not compute the features that a provenance describes.
 
     Equal weights may be elsewhere under another name; of Python functions nothing else is known.
     """
-    if then.get("weights_sha256") != now.get("weights_sha256"):
-        raise InputError(
-            f"{now.get('path', now['name'])} has other weights than at ingest, so the same "
-            "features cannot be computed: restore the earlier file or package, or ingest and fit "
-            "again"
-        )
-    ignored = {"onnxruntime", "path"}
+    for part, content in CONTENTS.items():
+        if then.get(part) != now.get(part):
+            raise InputError(
+                f"{now.get('path', now['name'])} has other {content} than at ingest, so the same "
+                "features cannot be computed: restore the earlier file or package, or ingest and "
+                "fit again"
+            )
+    ignored = {"onnxruntime", "device", "path", "versions"}
     functions = all(str(one["name"]).startswith(PYTHON) for one in (then, now))
     if functions or "weights_sha256" in then:
-        ignored.add("name")
+        ignored |= {"name", "revision", "file"}
     for part in sorted((then.keys() | now.keys()) - ignored):
         if then.get(part) != now.get(part):
             raise InputError(

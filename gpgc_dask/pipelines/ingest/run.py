@@ -127,6 +127,7 @@ def ingest(
     source = open_source(images, masks, masks_as)
     if source.problems and (run.on_error == "raise" or not source.items):
         raise problem_error(source.problems)
+    recipe.extractor.check_photos([item.pair.image for item in source.items])
     info = info or ImageInfo()
     about = source.find_info(info)
     location = Location.of(target, storage_options)

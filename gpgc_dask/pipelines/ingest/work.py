@@ -258,7 +258,7 @@ def cut_batches(items: list[Item]) -> list[list[Item]]:
 def without_path(parameters: dict[str, Any]) -> dict[str, Any]:
     """The parameters without the path of the network's file, which may move between attempts."""
     backbone = dict(parameters.get("backbone", {}))
-    if "weights_sha256" in backbone:
+    if {"weights_sha256", "source_sha256"} & backbone.keys():
         backbone.pop("path", None)
     return parameters | {"backbone": backbone}
 
