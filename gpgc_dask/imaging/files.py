@@ -100,7 +100,10 @@ def _walk(folder: Path, ignored: frozenset[tuple[int, int]]) -> Iterator[Path]:
 
 
 def pair_masks(
-    images: str | PathLike[str], masks: str | PathLike[str], suffix: str = ""
+    images: str | PathLike[str],
+    masks: str | PathLike[str],
+    suffix: str = "",
+    photo_suffix: str = "",
 ) -> Pairing:
     """Pair photos with the masks of the same name, with any ending, in the same subfolder.
 
@@ -109,7 +112,11 @@ def pair_masks(
     images, masks : path
         Folders of photos and masks; the same folder is possible with a ``suffix``.
     suffix : str, default ""
-        What follows the photo's name in the mask's: "_mask" pairs a.jpg with a_mask.png.
+        What follows the photo's name in the mask's: "_mask" pairs a.jpg with a_mask.png. Masks of
+        other names are ignored.
+    photo_suffix : str, default ""
+        What the photo's name ends with that the mask's has not: "_image" and "_mask" pair
+        a_image.jpg with a_mask.png.
 
     Returns
     -------
@@ -125,18 +132,20 @@ def pair_masks(
                 "masks' names (suffix, --mask-suffix _mask)"
             )
         photos = {stem: names for stem, names in photos.items() if not stem.endswith(suffix)}
-        mask_names = {stem: names for stem, names in mask_names.items() if stem.endswith(suffix)}
+    mask_names = {stem: names for stem, names in mask_names.items() if stem.endswith(suffix)}
     pairs, problems = [], []
     for stem, names in photos.items():
-        own = mask_names.pop(stem + suffix, [])
-        reason = _unpaired_reason(stem + suffix, names, own, masks)
+        expected = stem.removesuffix(photo_suffix) + suffix
+        own = mask_names.pop(expected, [])
+        reason = _unpaired_reason(expected, names, own, masks)
         if reason:
             problems += [Problem(name, reason) for name in names]
         else:
             image, mask = _absolute(images) / names[0], _absolute(masks) / own[0]
             pairs.append(Pair(names[0], str(image), str(mask)))
     for stem, names in mask_names.items():
-        reason = f"mask without a photo: there is no {stem.removesuffix(suffix)}.* in {images}"
+        photo = stem.removesuffix(suffix) + photo_suffix
+        reason = f"mask without a photo: there is no {photo}.* in {images}"
         problems += [Problem(name, reason) for name in names]
     return Pairing(sorted(pairs, key=lambda pair: pair.name), problems)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any
 
@@ -13,9 +13,21 @@ from PIL import Image
 
 from gpgc_dask.core.errors import InputError, UnusableFileError
 from gpgc_dask.data.schema import VOID
+from gpgc_dask.imaging.colours import match_colours
 from gpgc_dask.imaging.photos import Orientation, decoding, open_image
 
-__all__ = ["VOID", "Codes", "MaskFormat", "check_size", "make_upright", "read_mask"]
+__all__ = [
+    "VOID",
+    "Codes",
+    "MaskFormat",
+    "MaskPixels",
+    "check_size",
+    "load_mask",
+    "make_upright",
+    "match_size",
+    "read_mask",
+    "resize_codes",
+]
 
 Codes = NDArray[np.uint8]
 """(height, width) number of each pixel's class, or VOID."""
@@ -24,6 +36,24 @@ MAX_CLASSES = 255
 
 STRIP_PIXELS = 1 << 20
 """Pixels processed together, so that a huge mask needs little additional memory."""
+
+LOSSY_FORMATS = ("JPEG", "MPO")
+"""Formats that change the values of a mask near its edges."""
+
+RINGING, CLEAR_SHARE = 64, 0.95
+"""A JPEG mask has two values if this share of its pixels is within RINGING of 0 or of 255."""
+
+LOSSY_GREY = 12
+"""Largest difference between the bands of a grey JPEG that is stored in colour."""
+
+MAX_LISTED = 8
+"""Values in messages."""
+
+CLEAR_GAP = 24
+"""Values of classes with this distance can be distinguished in a JPEG mask."""
+
+MAX_SCALE = 32
+"""Masks are scaled by at most this factor; what is smaller or larger is not a mask of the photo."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +73,22 @@ class MaskFormat:
         Values of pixels whose class is unknown.
     threshold : float, optional
         For soft masks: a pixel is foreground if its value is at least this share of full scale.
+    colours : tuple of (int, int, int, int)
+        Red, green, blue and the value they stand for, which is that of a class or void, if masks
+        are colour pictures.
+    by_colour : bool
+        Whether masks have no values but colours, so that those of ``classes`` are mere numbers.
+    invert : bool
+        Whether foreground and background are swapped.
     """
 
     foreground: tuple[int, ...] = ()
     classes: tuple[tuple[int, str], ...] = ()
     void: tuple[int, ...] = ()
     threshold: float | None = None
+    colours: tuple[tuple[int, int, int, int], ...] = ()
+    by_colour: bool = False
+    invert: bool = False
 
     def __post_init__(self) -> None:
         ways = [bool(self.foreground), bool(self.classes), self.threshold is not None]
@@ -57,6 +97,11 @@ class MaskFormat:
         if self.classes and not 2 <= len(self.classes) <= MAX_CLASSES:
             raise InputError(f"masks: classes must be 2 to {MAX_CLASSES}, got {len(self.classes)}")
         values = [value for value, _ in self.classes] or list(self.foreground)
+        if self.invert and self.classes:
+            raise InputError(
+                "masks: invert swaps foreground and background, and classes have names instead: "
+                "swap their names (--classes)"
+            )
         doubled = {v for v in values if values.count(v) > 1} | (set(values) & set(self.void))
         if doubled:
             raise InputError(f"masks: value(s) {_listed(doubled)} have two meanings")
@@ -73,6 +118,9 @@ class MaskFormat:
             tuple((value, name) for value, name in stored["classes"]),
             tuple(stored["void"]),
             stored["threshold"],
+            tuple(tuple(one) for one in stored.get("colours", ())),
+            stored.get("by_colour", False),
+            stored.get("invert", False),
         )
 
     @property
@@ -95,8 +143,18 @@ class MaskFormat:
         """Mask value of each class, used when masks are written."""
         return tuple(value for value, _ in self.classes) or (0, 255)
 
-    def codes(self, values: NDArray[Any]) -> Codes:
-        """Convert the values of one mask, (height, width), to class codes."""
+    def codes(self, values: NDArray[Any], *, lossy: bool = False) -> Codes:
+        """Convert the values of one mask, (height, width), to class codes.
+
+        With ``lossy`` the values are those of a JPEG, which are not exact near edges.
+        """
+        codes = self._codes(values, lossy=lossy)
+        if self.invert:
+            swapped = codes != VOID
+            codes[swapped] = 1 - codes[swapped]
+        return codes
+
+    def _codes(self, values: NDArray[Any], *, lossy: bool) -> Codes:
         if self.threshold is not None:
             return self._threshold_codes(values, self.threshold)
         if values.dtype.kind == "f":
@@ -104,12 +162,40 @@ class MaskFormat:
                 "mask holds fractions: set the threshold of the foreground (--threshold 0.5)"
             )
         present = _present(values)
+        if lossy:
+            values = self._without_ringing(values, present)
+            present = _present(values)
         table = np.zeros(int(present[-1]) + 1, dtype=np.uint8)
         table[[v for v in self.void if v < table.size]] = VOID
         named = np.setdiff1d(present, self.void)
         for code, chosen in self._meanings(named):
             table[chosen] = code
         return _look_up(table, values)
+
+    def _without_ringing(self, values: NDArray[Any], present: NDArray[Any]) -> NDArray[Any]:
+        """The values of a JPEG mask before its compression."""
+        named = np.union1d([value for value, _ in self.classes] or [0, *self.foreground], self.void)
+        if self.names_values:
+            if np.isin(present, named).all():
+                return values
+            if not self.classes or np.diff(named).min() < CLEAR_GAP:
+                raise UnusableFileError(
+                    "mask is a JPEG, whose compression has changed its values: store masks as PNG, "
+                    "or set the threshold of the foreground (--threshold 0.5)"
+                )
+            nearest = named[np.abs(np.arange(present[-1] + 1)[:, None] - named).argmin(1)]
+            return nearest.astype(np.uint16)[values]
+        full = np.iinfo(values.dtype).max
+        if np.array_equal(present, [0]):
+            return values
+        clear = np.mean((values < RINGING) | (values > full - RINGING))
+        if present[-1] <= full - RINGING or clear < CLEAR_SHARE:
+            raise UnusableFileError(
+                f"mask is a JPEG with values {_listed(present)}, which are not only near 0 and "
+                f"{full}: set the threshold of the foreground (--threshold 0.5), or store masks as "
+                "PNG"
+            )
+        return (values > full // 2).view(np.uint8)
 
     def _meanings(self, present: NDArray[Any]) -> list[tuple[int, NDArray[Any]]]:
         """(class code, which of the values in the mask) for all values but void."""
@@ -118,7 +204,8 @@ class MaskFormat:
             if unknown.size:
                 raise UnusableFileError(
                     f"mask holds value(s) {_listed(unknown)} that are neither a class nor void: "
-                    "name them (--classes, --void)"
+                    "name them (--classes), or ignore them "
+                    f"(--void {','.join(map(str, unknown[:MAX_LISTED]))})"
                 )
             return [
                 (code, present[present == value]) for code, (value, _) in enumerate(self.classes)
@@ -162,15 +249,107 @@ def read_mask(path: str | PathLike[str], fmt: MaskFormat, orientation: Orientati
     """
     try:
         with open_image(path) as image, decoding(path):
-            check_size(image.size[::-1], orientation)
-            image.load()
-            values = make_upright(_values(image, shades=not fmt.names_values), orientation)
+            match_size(image.size[::-1], orientation)
+            pixels = load_mask(image, fmt)
     except UnusableFileError as error:
         text = str(error)
         raise UnusableFileError(
             text if text.startswith("mask") else f"mask {path}: {text}"
         ) from None
-    return fmt.codes(values)
+    return resize_codes(pixels.codes(fmt), orientation)
+
+
+@dataclass(frozen=True)
+class MaskPixels:
+    """The stored content of a mask file.
+
+    Attributes
+    ----------
+    values : (height, width) or (height, width, 3) array
+        Palette indices, classes or grey levels; or 8-bit colours.
+    lossy : bool
+        Whether compression has changed them.
+    """
+
+    values: NDArray[Any]
+    lossy: bool = False
+
+    @property
+    def is_colour(self) -> bool:
+        """Whether they are colours."""
+        return self.values.ndim == 3
+
+    def codes(self, fmt: MaskFormat) -> Codes:
+        """Convert them to class codes, (height, width)."""
+        if not self.is_colour:
+            return fmt.codes(self.values, lossy=self.lossy)
+        if not fmt.colours:
+            raise UnusableFileError(
+                "mask is a colour picture: name its colours (--classes FILE.csv with lines "
+                "r,g,b,name; --write-classes FILE.csv writes those that there are)"
+            )
+        unlisted, extended = _unlisted_value(fmt)
+        return extended.codes(match_colours(self.values, fmt.colours, unlisted))
+
+
+def load_mask(image: Any, fmt: MaskFormat) -> MaskPixels:
+    """Decode an opened mask.
+
+    Parameters
+    ----------
+    image : PIL.Image.Image
+        The mask; of it the header has been read.
+    fmt : MaskFormat
+        Whether palettes and greys stand for colours.
+
+    Returns
+    -------
+    MaskPixels
+        At the size of the file.
+    """
+    image.load()
+    lossy = image.format in LOSSY_FORMATS
+    if fmt.colours and (picture := _picture(image, fmt)) is not None:
+        return MaskPixels(picture, lossy)
+    return MaskPixels(_values(image, shades=not fmt.names_values, lossy=lossy), lossy)
+
+
+def match_size(size: tuple[int, int], orientation: Orientation) -> tuple[int, int]:
+    """(height, width) of the photo, upright or as stored, to which a mask has to be scaled.
+
+    Raises
+    ------
+    UnusableFileError
+        If the mask has another shape: its shorter side differs by a pixel or more from that of the
+        photo scaled to its longer side.
+    """
+    sizes = ((orientation.height, orientation.width), orientation.stored)
+    for own in (own for own in sizes if own == size):
+        return own
+    for own in sizes:
+        long = int(own[1] > own[0])
+        scale = own[long] / size[long]
+        short = abs(own[1 - long] / scale - size[1 - long])
+        if short < 1 and 1 / MAX_SCALE <= scale <= MAX_SCALE:
+            return own
+    height, width = sizes[0]
+    raise UnusableFileError(
+        f"mask is {size[1]}×{size[0]} pixels but its photo {width}×{height}: "
+        "a mask must have the size of its photo, or its shape at another size"
+    )
+
+
+def resize_codes(codes: Codes, orientation: Orientation) -> Codes:
+    """Scale a mask to the size of its photo, by nearest pixels, and rotate it as the photo."""
+    height, width = codes.shape
+    size = match_size((height, width), orientation)
+    if size != codes.shape:
+        rows, columns = (
+            ((np.arange(n) + 0.5) * (own / n)).astype(np.intp)
+            for n, own in zip(size, codes.shape, strict=True)
+        )
+        codes = codes[rows[:, None], columns]
+    return make_upright(codes, orientation)
 
 
 def check_size(size: tuple[int, int], orientation: Orientation) -> None:
@@ -199,15 +378,14 @@ def make_upright(values: NDArray[Any], orientation: Orientation) -> NDArray[Any]
     return flips[orientation.turn]
 
 
-def _values(image: Any, *, shades: bool) -> NDArray[Any]:
-    """(height, width) values as stored: palette indices, classes, grey levels.
+def _values(image: Any, *, shades: bool, lossy: bool) -> NDArray[Any]:
+    """(height, width) values as stored: palette indices, classes, grey levels; or RGB.
 
     With ``shades`` a palette of greys stands for its greys and not for its indices, which may begin
     with white.
     """
     if image.mode == "P" and shades:
-        palette = np.array(image.getpalette("RGB"), dtype=np.uint8).reshape(-1, 3)
-        used = palette[_present(np.asarray(image))]
+        used = _used_colours(image)
         if np.all(used == used[:, :1]):
             return np.asarray(image.convert("L"))
     if image.mode in ("1", "L", "P", "F", "I") or image.mode.startswith("I;16"):
@@ -223,13 +401,44 @@ def _values(image: Any, *, shades: bool) -> NDArray[Any]:
         return values
     image = image if image.mode in ("RGB", "RGBA") else image.convert("RGBA")
     red, green, blue, *alpha = (np.asarray(band) for band in image.split())
-    if np.array_equal(red, green) and np.array_equal(red, blue):
+    if _is_grey(red, green, blue, lossy=lossy):
         # A grey image stored as RGB; a cut-out of one shade has its shape in the alpha channel.
         cut_out = alpha and np.ptp(red) == 0 and np.ptp(alpha[0]) > 0
-        return alpha[0] if cut_out else red
-    raise UnusableFileError(
-        "mask is a colour picture: store one number per pixel instead (grey or palette PNG)"
-    )
+        return alpha[0] if cut_out else green
+    return np.asarray(image.convert("RGB"))
+
+
+def _is_grey(red: NDArray[Any], *others: NDArray[Any], lossy: bool) -> bool:
+    """Whether three bands are equal; compression may have changed them a little."""
+    if not lossy:
+        return all(np.array_equal(red, band) for band in others)
+    wide = red.astype(np.int16)
+    return all(np.abs(wide - band).max() <= LOSSY_GREY for band in others)
+
+
+def _picture(image: Any, fmt: MaskFormat) -> NDArray[np.uint8] | None:
+    """The colours of a mask, (height, width, 3); None if its values are the classes."""
+    if image.mode in ("1", "L"):
+        is_picture = fmt.by_colour
+    elif image.mode == "P":
+        known = {(red, green, blue) for red, green, blue, _ in fmt.colours}
+        used = {(red, green, blue) for red, green, blue in _used_colours(image).tolist()}
+        is_picture = fmt.by_colour or used <= known
+    else:
+        is_picture = image.mode not in ("F", "I") and not image.mode.startswith("I;16")
+    return np.asarray(image.convert("RGB")) if is_picture else None
+
+
+def _used_colours(image: Any) -> NDArray[np.uint8]:
+    """(n, 3) colours of a palette that occur in a picture."""
+    palette = np.array(image.getpalette("RGB"), dtype=np.uint8).reshape(-1, 3)
+    return palette[_present(np.asarray(image))]
+
+
+def _unlisted_value(fmt: MaskFormat) -> tuple[int, MaskFormat]:
+    """A value for colours that are not in the format, and the format in which it is void."""
+    value = max(*fmt.values, *fmt.void, 254) + 1
+    return value, replace(fmt, void=(*fmt.void, value))
 
 
 def _present(values: NDArray[Any]) -> NDArray[Any]:
@@ -249,7 +458,10 @@ def _look_up(table: Codes, values: NDArray[Any]) -> Codes:
     return codes
 
 
-def _listed(values: Any, limit: int = 8) -> str:
+def _listed(values: Any) -> str:
+    """The values, or the first and the last of them if there are many."""
     ordered = sorted(int(value) for value in values)
-    text = ", ".join(map(str, ordered[:limit]))
-    return f"{text}, …" if len(ordered) > limit else text
+    if len(ordered) > MAX_LISTED:
+        first, last = ordered[: MAX_LISTED - 2], ordered[-2:]
+        return f"{', '.join(map(str, first))}, …, {', '.join(map(str, last))}"
+    return ", ".join(map(str, ordered))

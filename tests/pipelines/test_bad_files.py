@@ -273,7 +273,7 @@ def test_options_that_would_be_ignored_are_rejected(good, options):
 def test_formats_that_are_not_registered(good):
     choice = MaskOptions(format="sketch")
     with pytest.raises(
-        ValueError, match="no format of masks 'sketch': choose one of masks, answers, coco"
+        ValueError, match="no format of masks 'sketch': choose one of masks, answers,"
     ):
         ingest(good / "images", good / "masks", good / "data.zarr", masks_as=choice)
 

@@ -14,7 +14,7 @@ from gpgc_dask.core.errors import InputError, Problem
 from gpgc_dask.core.paths import relative_path
 from gpgc_dask.imaging.files import Pair, by_stem, find_images
 from gpgc_dask.imaging.image_info import PhotoInfo, check_date, read_table
-from gpgc_dask.imaging.mask_sources.base import Item, file_stamp
+from gpgc_dask.imaging.mask_sources.base import MASK_VALUES, Item, file_stamp
 from gpgc_dask.imaging.mask_sources.folder import MaskFile, MaskFolder
 
 __all__ = ["AnswerFolder"]
@@ -28,7 +28,7 @@ class AnswerFolder(MaskFolder):
     perhaps annotator,date names the photo of each.
     """
 
-    options_used = frozenset(("foreground", "classes", "void", "threshold", "answers"))
+    options_used = MASK_VALUES | {"answers"}
 
     def find_items(self) -> tuple[list[Item], list[Problem]]:
         """Find the answers of each photo."""

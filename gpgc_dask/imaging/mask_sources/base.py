@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from gpgc_dask.core.errors import InputError, Problem
+from gpgc_dask.imaging.class_tables import read_classes
 from gpgc_dask.imaging.files import Pair, printable
 from gpgc_dask.imaging.image_info import ImageInfo, PhotoInfo
 from gpgc_dask.imaging.masks import Codes, MaskFormat
@@ -22,7 +23,9 @@ from gpgc_dask.imaging.photos import Orientation
 __all__ = ["Item", "Mask", "MaskOptions", "MaskSource", "ObjectMask", "file_digest", "file_stamp"]
 
 
-MASK_VALUES = frozenset(("foreground", "classes", "void", "threshold"))
+MASK_VALUES = frozenset(
+    ("foreground", "classes", "void", "threshold", "colours", "by_colour", "invert")
+)
 """Options that are in the provenance as a mask format."""
 
 
@@ -86,18 +89,28 @@ class MaskOptions:
     ----------
     format : str, default "masks"
         A registered mask source (``MASK_SOURCES.names()``): "masks" is a folder of mask files,
-        "answers" one with several masks per photo, in a subfolder for each, "coco" a COCO instances
-        file.
+        "answers" one with several masks per photo, in a subfolder for each, "layers" one with
+        several files per photo that make up its mask, "coco" a COCO instances file.
     suffix : str, default ""
         What follows the photo's name in the name of its mask: "_mask" pairs a.jpg with a_mask.png.
+    photo_suffix : str, default ""
+        What the photos' names end with that those of their masks have not.
     foreground : sequence of int, optional
         Mask values that are foreground; all others are background.
-    classes : mapping of int to str, optional
-        {value: name} of each class, if there are several.
+    classes : mapping of int to str, or str, optional
+        {value: name} of each class, if there are several. A text is the path of a file with columns
+        value,name or r,g,b,name, or "voc", "cityscapes" or "cityscapes-trainids"; it sets
+        ``colours`` and ``by_colour``, and adds to ``void``.
     void : sequence of int, optional
         Mask values of pixels whose class is unknown.
     threshold : float, optional
         For soft masks: the share of full scale from which on a pixel is foreground.
+    colours : sequence of (int, int, int, int), optional
+        Red, green, blue and the value they stand for, if masks are colour pictures.
+    by_colour : bool, default False
+        Whether masks have no values but colours.
+    invert : bool, default False
+        Whether foreground and background are swapped.
     categories : sequence of str, optional
         Categories to take from a COCO file; several become several classes, and "all" are all that
         have annotations, in the order of their ids.
@@ -117,19 +130,43 @@ class MaskOptions:
 
     format: str = "masks"
     suffix: str = ""
+    photo_suffix: str = ""
     foreground: Sequence[int] = ()
-    classes: Mapping[int, str] = field(default_factory=dict)
+    classes: Mapping[int, str] | str = field(default_factory=dict)
     void: Sequence[int] = ()
     threshold: float | None = None
+    colours: Sequence[tuple[int, int, int, int]] = ()
+    by_colour: bool = False
+    invert: bool = False
     categories: Sequence[str] = ()
     with_empty: bool = True
     answers: str = ""
 
+    def __post_init__(self) -> None:
+        if isinstance(self.classes, str):
+            table = read_classes(self.classes)
+            void = [value for value in table.void if value not in self.void]
+            resolved = {
+                "classes": table.classes,
+                "void": [*self.void, *void],
+                "colours": table.colours,
+                "by_colour": table.by_colour,
+            }
+            for name, value in resolved.items():
+                object.__setattr__(self, name, value)
+
     @property
     def mask_format(self) -> MaskFormat:
         """How the values of mask files are read."""
+        classes = {} if isinstance(self.classes, str) else self.classes
         return MaskFormat(
-            tuple(self.foreground), tuple(self.classes.items()), tuple(self.void), self.threshold
+            tuple(self.foreground),
+            tuple(classes.items()),
+            tuple(self.void),
+            self.threshold,
+            tuple(self.colours),
+            self.by_colour,
+            self.invert,
         )
 
     def changed_options(self) -> list[str]:
@@ -219,7 +256,7 @@ class MaskSource(ABC):
         """The options with which a source has this :meth:`provenance`."""
         stored = MaskFormat.from_json(provenance["mask_format"])
         known = asdict(stored) | {"classes": dict(stored.classes)} | dict(provenance["options"])
-        own = {name: known[name] for name in cls.options_used}
+        own = {name: known[name] for name in cls.options_used if name in known}
         return MaskOptions(format=provenance["format"], **own)
 
     @classmethod

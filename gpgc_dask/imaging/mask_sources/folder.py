@@ -7,14 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from gpgc_dask.core.errors import InputError, Problem
+from gpgc_dask.core.errors import Problem
 from gpgc_dask.core.paths import relative_path
-from gpgc_dask.imaging.files import by_stem, find_images, pair_masks
-from gpgc_dask.imaging.mask_sources.base import Item, Mask, MaskSource, file_stamp
+from gpgc_dask.imaging.files import pair_masks
+from gpgc_dask.imaging.mask_sources.base import (
+    MASK_VALUES,
+    Item,
+    Mask,
+    MaskSource,
+    file_stamp,
+)
+from gpgc_dask.imaging.mask_sources.layouts import check_layout
 from gpgc_dask.imaging.masks import Codes, MaskFormat, read_mask
 from gpgc_dask.imaging.photos import Orientation
 
-__all__ = ["MaskFile", "MaskFolder"]
+__all__ = ["MaskFile", "MaskFolder", "path_within"]
 
 
 @dataclass(frozen=True)
@@ -24,6 +31,11 @@ class MaskFile:
     path: str
     format: MaskFormat
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The file."""
+        return (self.path,)
+
     def read(self, orientation: Orientation) -> Codes:
         """Read the class codes at the photo's own size."""
         return read_mask(self.path, self.format, orientation)
@@ -32,16 +44,14 @@ class MaskFile:
 class MaskFolder(MaskSource):
     """A folder of photos and a folder of masks."""
 
-    options_used = frozenset(("suffix", "foreground", "classes", "void", "threshold"))
+    options_used = MASK_VALUES | {"suffix", "photo_suffix"}
 
     def find_items(self) -> tuple[list[Item], list[Problem]]:
         """Pair photos and masks of the same name."""
-        pairing = pair_masks(self.images, self.masks, self.options.suffix)
-        if not pairing.pairs and _has_answers(self.images, self.masks):
-            raise InputError(
-                f"{self.masks} has a folder of masks for each photo, not a mask: several masks per "
-                "photo are another format (format, --format answers)"
-            )
+        options = self.options
+        pairing = pair_masks(self.images, self.masks, options.suffix, options.photo_suffix)
+        if not pairing.pairs:
+            check_layout(self.images, self.masks)
         items = [
             Item(
                 pair,
@@ -65,16 +75,12 @@ class MaskFolder(MaskSource):
         cls, provenance: Mapping[str, Any], names: Sequence[str], paths: Sequence[str]
     ) -> dict[PurePosixPath, Path | bytes]:
         """The mask files, in a folder ``masks``."""
-        root = Path(provenance["masks"])
-        return {PurePosixPath("masks") / _relative(Path(path), root): Path(path) for path in paths}
+        root = provenance["masks"]
+        return {PurePosixPath("masks") / path_within(path, root): Path(path) for path in paths}
 
 
-def _has_answers(images: str, masks: str) -> bool:
-    """Whether some folder of masks is named as a photo."""
-    return any((Path(masks) / stem).is_dir() for stem in by_stem(find_images(images)))
-
-
-def _relative(path: Path, root: Path) -> PurePosixPath:
+def path_within(path: str, root: str) -> PurePosixPath:
     """The path of a mask within the folder of masks."""
-    within = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
+    place = Path(path)
+    within = place.relative_to(root).as_posix() if place.is_relative_to(root) else place.name
     return relative_path(within)

@@ -20,6 +20,7 @@ MASK_SOURCES: Registry[type[MaskSource]] = Registry(
     {
         "masks": "gpgc_dask.imaging.mask_sources.folder:MaskFolder",
         "answers": "gpgc_dask.imaging.mask_sources.answers:AnswerFolder",
+        "layers": "gpgc_dask.imaging.mask_sources.layers:LayerFolder",
         "coco": "gpgc_dask.imaging.mask_sources.coco:CocoFile",
     },
     "gpgc_dask.mask_sources",
