@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from enum import StrEnum
+from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,7 +23,7 @@ from gpgc_dask.cli.console import listing, note, print_json, print_out, time_tex
 from gpgc_dask.cli.display import Display
 from gpgc_dask.cli.options import (
     MASKS,
-    Classes,
+    ClassTable,
     Foreground,
     Json,
     MaskSuffix,
@@ -33,8 +34,8 @@ from gpgc_dask.cli.options import (
     SoftThreshold,
     Void,
     check_choice,
+    check_classes,
     check_output,
-    to_classes,
     to_colour,
     to_numbers,
 )
@@ -43,7 +44,8 @@ from gpgc_dask.imaging.backbones import list_backbones
 from gpgc_dask.imaging.mask_sources import MASK_SOURCES
 
 if TYPE_CHECKING:
-    from gpgc_dask.pipelines.ingest import IngestReport
+    from gpgc_dask.imaging.backbones import Backbone
+    from gpgc_dask.pipelines.ingest import IngestReport, MaskOptions, Recipe
 
 __all__ = ["EXAMPLE", "ingest"]
 
@@ -89,10 +91,31 @@ def ingest(
         ),
     ] = None,
     foreground: Foreground = None,
-    classes: Classes = None,
+    classes: ClassTable = None,
     void: Void = None,
     threshold: SoftThreshold = None,
+    invert: Annotated[
+        bool,
+        typer.Option("--invert", help="Swap foreground and background.", rich_help_panel=MASKS),
+    ] = False,
     mask_suffix: MaskSuffix = "",
+    photo_suffix: Annotated[
+        str,
+        typer.Option(
+            help="Text at the end of the photos' names that those of their masks do not have, such "
+            "as _leftImg8bit.",
+            rich_help_panel=MASKS,
+        ),
+    ] = "",
+    write_classes: Annotated[
+        str | None,
+        typer.Option(
+            help="Only write a FILE.csv of the values or colours of the masks, with names to be "
+            "changed, for --classes.",
+            metavar="FILE.csv",
+            rich_help_panel=MASKS,
+        ),
+    ] = None,
     answers: Annotated[
         str,
         typer.Option(
@@ -212,42 +235,49 @@ def ingest(
         raise InputError("name the masks: a folder, a file with its --format, or --coco FILE")
     if coco is not None and mask_format not in (None, "coco"):
         raise InputError(f"--coco excludes --format {mask_format}: choose one")
-    options = {
+    backbone_options = {
         "layers": layer,
         "side": input_side,
         "mean": to_colour(mean, "--mean"),
         "std": to_colour(std, "--std"),
     }
-    from gpgc_dask.imaging.backbones import find_backbone
     from gpgc_dask.pipelines.ingest import ImageInfo, MaskOptions, Recipe, RunOptions
     from gpgc_dask.pipelines.ingest import ingest as ingest_images
 
-    network = find_backbone(to_backbone(backbone, features, images, **options) or "lite0")
-    if layer is None and backbone not in (None, "lite0") and network.layer_names():
-        note(f"features of {backbone}: {', '.join(network.layer_names())} (--layer chooses others)")
+    masks_as = MaskOptions(
+        format=mask_format or _default_format(coco, answers),
+        suffix=mask_suffix,
+        photo_suffix=photo_suffix,
+        foreground=to_numbers(foreground, "--foreground"),
+        classes=check_classes(classes),
+        void=to_numbers(void, "--void"),
+        threshold=threshold,
+        invert=invert,
+        categories=category or (),
+        with_empty=with_empty,
+        answers=answers,
+    )
+    if write_classes:
+        _write_classes(images, masks or "", masks_as, write_classes)
+        return
+
+    def recipe() -> Recipe:
+        network = _find_network(backbone, features, images, layer, backbone_options)
+        return Recipe(
+            network,
+            superpixels=superpixels,
+            compactness=compactness,
+            side=side,
+            dtype=dtype.value,
+        )
+
     with Display() as display:
         report = ingest_images(
             images,
             masks or coco or "",
             out,
-            recipe=Recipe(
-                network,
-                superpixels=superpixels,
-                compactness=compactness,
-                side=side,
-                dtype=dtype.value,
-            ),
-            masks_as=MaskOptions(
-                format=mask_format or _default_format(coco, answers),
-                suffix=mask_suffix,
-                foreground=to_numbers(foreground, "--foreground"),
-                classes=to_classes(classes),
-                void=to_numbers(void, "--void"),
-                threshold=threshold,
-                categories=category or (),
-                with_empty=with_empty,
-                answers=answers,
-            ),
+            recipe=recipe,
+            masks_as=masks_as,
             info=ImageInfo(group, annotator),
             run=RunOptions(resume, overwrite, on_error.value, display.work, client),
         )
@@ -263,6 +293,37 @@ def _default_format(coco: str | None, answers: str) -> str:
     return "answers" if answers else "masks"
 
 
+def _find_network(
+    backbone: str | None,
+    features: str | None,
+    images: str,
+    layers: list[str] | None,
+    options: dict[str, Any],
+) -> Backbone:
+    """The source of the features; the layers that were chosen for the user are printed."""
+    from gpgc_dask.imaging.backbones import find_backbone
+
+    network = find_backbone(to_backbone(backbone, features, images, **options) or "lite0")
+    if layers is None and backbone not in (None, "lite0") and network.layer_names():
+        note(f"features of {backbone}: {', '.join(network.layer_names())} (--layer chooses others)")
+    return network
+
+
+def _write_classes(images: str, masks: str, options: MaskOptions, file: str) -> None:
+    """Write a file of the values or colours of the masks."""
+    from gpgc_dask.pipelines.mask_check import propose_classes
+    from gpgc_dask.storage.location import write_whole
+
+    check_output(file)
+    content, found = propose_classes(images, masks, options)
+    write_whole(Path(file), content.encode())
+    print_out(
+        f"[bold]{escape(file)}[/bold]: {len(content.splitlines()) - 1} classes. {escape(found)}.",
+        "Change the names in it (void for what has no class), and give the same command with "
+        f"--classes {escape(quote(file))} in place of --write-classes",
+    )
+
+
 def _show(report: IngestReport) -> None:
     earlier = f", {report.resumed:,} of them by an earlier run" if report.resumed else ""
     print_out(
@@ -270,6 +331,7 @@ def _show(report: IngestReport) -> None:
         f"{report.superpixels:,} superpixels × {report.features:,} features, "
         f"in {time_text(report.elapsed)}"
     )
+    print_out(f"  Found: {escape(report.found)}")
     if report.objects:
         print_out(
             f"  {report.objects:,} annotations; {report.without_objects:,} images have none: "

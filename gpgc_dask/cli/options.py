@@ -15,6 +15,7 @@ __all__ = [
     "RUNNING",
     "By",
     "ByOption",
+    "ClassTable",
     "Classes",
     "Foreground",
     "Json",
@@ -28,6 +29,7 @@ __all__ = [
     "Void",
     "Workers",
     "check_choice",
+    "check_classes",
     "check_output",
     "to_classes",
     "to_colour",
@@ -62,6 +64,15 @@ Classes = Annotated[
     str | None,
     typer.Option(
         help="Names of several classes, such as 0=background,1=horse,2=rider.",
+        rich_help_panel=MASKS,
+    ),
+]
+ClassTable = Annotated[
+    str | None,
+    typer.Option(
+        help="Names of several classes: a list such as 0=background,1=horse,2=rider; a FILE.csv "
+        "with columns value,name or r,g,b,name; or voc, cityscapes or cityscapes-trainids. "
+        "Classes named void, unlabelled or ignore are void.",
         rich_help_panel=MASKS,
     ),
 ]
@@ -167,6 +178,18 @@ def to_classes(text: str | None) -> dict[int, str]:
             raise typer.BadParameter(f"{number} is named twice", param_hint="--classes")
         names[number] = name or value
     return names
+
+
+def check_classes(text: str | None) -> str:
+    """Raise a usage error if text is no list, file or name of classes; "" if there is none."""
+    from gpgc_dask.imaging.class_tables import read_classes
+
+    try:
+        if text:
+            read_classes(text)
+    except InputError as error:
+        raise typer.BadParameter(str(error), param_hint="--classes") from None
+    return text or ""
 
 
 def to_colour(text: str | None, option: str) -> tuple[float, float, float] | None:

@@ -9,6 +9,7 @@ has the spelling of Python and that of the program, in the forms that
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -167,9 +168,27 @@ class NotFiniteError(InputError):
         )
 
 
-def list_problems(problems: Sequence[Problem], limit: int = 10) -> str:
-    """One line per problem, at most ``limit`` of them."""
-    lines = [f"{problem.name}: {problem.reason}" for problem in problems[:limit]]
-    if len(problems) > limit:
-        lines.append(f"… and {len(problems) - limit} more")
+def list_problems(problems: Sequence[Problem], limit: int = 10, names: int = 3) -> str:
+    """One line per kind of problem, at most ``limit`` of them, with the first files of it.
+
+    Problems are of one kind if their reasons differ in numbers and names of files only.
+    """
+    kinds: dict[str, list[Problem]] = {}
+    for problem in problems:
+        kinds.setdefault(_kind(problem), []).append(problem)
+    lines = []
+    for kind in list(kinds.values())[:limit]:
+        files = ", ".join(problem.name for problem in kind[:names])
+        more = f" and {len(kind) - names:,} more" if len(kind) > names else ""
+        lines.append(f"{files}{more}: {kind[0].reason}")
+    if len(kinds) > limit:
+        rest = sum(len(kind) for kind in list(kinds.values())[limit:])
+        lines.append(f"… and {rest} more")
     return "\n".join(lines)
+
+
+def _kind(problem: Problem) -> str:
+    """The reason without what differs from file to file."""
+    stem = problem.name.rpartition(".")[0] or problem.name
+    own = problem.reason.replace(stem, "*").replace(stem.rpartition("/")[2], "*")
+    return re.sub(r"\d+(, \d+)*", "0", own)

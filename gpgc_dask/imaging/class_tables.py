@@ -243,10 +243,29 @@ def _colour(texts: Sequence[str], source: str) -> tuple[int, int, int]:
 
 # -- well-known sets of classes ------------------------------------------------------------------
 
-VOC_NAMES = (
-    "background aeroplane bicycle bird boat bottle bus car cat chair cow diningtable dog horse "
-    "motorbike person pottedplant sheep sofa train tvmonitor"
-).split()
+VOC_NAMES = [
+    "background",
+    "aeroplane",
+    "bicycle",
+    "bird",
+    "boat",
+    "bottle",
+    "bus",
+    "car",
+    "cat",
+    "chair",
+    "cow",
+    "diningtable",
+    "dog",
+    "horse",
+    "motorbike",
+    "person",
+    "pottedplant",
+    "sheep",
+    "sofa",
+    "train",
+    "tvmonitor",
+]
 
 
 def voc() -> ClassTable:
@@ -315,9 +334,7 @@ def cityscapes(*, train_ids: bool = False) -> ClassTable:
         elif not train_ids:
             void.append(value)
         colours.setdefault(colour, value)
-    return ClassTable(
-        classes, tuple(void), tuple((*rgb, value) for rgb, value in colours.items())
-    )
+    return ClassTable(classes, tuple(void), tuple((*rgb, value) for rgb, value in colours.items()))
 
 
 NAMED: dict[str, Callable[[], ClassTable]] = {

@@ -16,25 +16,29 @@ import numpy as np
 from gpgc_dask.core.errors import Problem, UnusableFileError
 from gpgc_dask.imaging.colours import pack_colours, unpack_colours
 from gpgc_dask.imaging.mask_sources.base import Item
-from gpgc_dask.imaging.masks import LOSSY_FORMATS, MaskFormat, MaskPixels, load_mask, match_size
-from gpgc_dask.imaging.photos import (
-    Orientation,
-    decoding,
-    open_image,
-    read_orientation,
-    silence_pillow,
+from gpgc_dask.imaging.masks import (
+    LOSSY_FORMATS,
+    MaskFormat,
+    MaskPixels,
+    load_mask,
+    match_size,
+    open_mask,
 )
+from gpgc_dask.imaging.photos import Orientation, read_orientation, silence_pillow
 
 __all__ = ["MaskSurvey", "Tally", "survey_masks"]
 
 MAX_HEADERS = 5_000
 """Photos whose headers are read: all, or this many that are spread evenly."""
 
-MAX_DECODED, MAX_PIXELS = 50, 1 << 26
+MAX_DECODED, MAX_PIXELS = 50, 1 << 25
 """Masks that are decoded, spread evenly; fewer if they have more pixels than this together."""
 
 FEW = 64
 """Colours or values that are classes; more are shades."""
+
+MIN_SHARE, MIN_DISTANCE = 0.002, 32
+"""Colours of smoothed or compressed masks have this share of all pixels, and this distance."""
 
 MODES = {
     "1": "one bit",
@@ -57,8 +61,6 @@ class Tally:
         Number of masks.
     values, colours : Counter
         Pixels of each value, and of each colour (packed, see :func:`pack_colours`).
-    in_masks : Counter
-        Number of masks in which a value or colour occurs.
     full : float
         Full scale of the values.
     lossy : bool
@@ -103,12 +105,14 @@ class Tally:
         return chosen
 
 
-MIN_SHARE, MIN_DISTANCE = 0.002, 32
-"""Colours of smoothed or compressed masks have this share of all pixels, and this distance."""
-
-
 def _count(values: Any) -> dict[Any, int]:
-    kinds, counts = np.unique(values, return_counts=True)
+    """{value: number}; a table of all values is faster than sorting many of them."""
+    if values.dtype.kind == "f" or values.size < values.max() >> 4:
+        kinds, counts = np.unique(values, return_counts=True)
+    else:
+        table = np.bincount(values.ravel())
+        kinds = np.flatnonzero(table)
+        counts = table[kinds]
     return dict(zip(kinds.tolist(), counts.tolist(), strict=True))
 
 
@@ -146,7 +150,9 @@ class MaskSurvey:
         """Sentences about what is converted."""
         found = []
         if self.scales:
-            factors = ", ".join(f"{count:,} by {scale}" for scale, count in sorted(self.scales.items()))
+            factors = ", ".join(
+                f"{count:,} by {scale}" for scale, count in sorted(self.scales.items())
+            )
             found.append(
                 f"{self.scales.total():,} masks are not of the size of their photos and are scaled "
                 f"to it by nearest pixels: {factors}"
@@ -166,7 +172,9 @@ class MaskSurvey:
         if self.headers < self.masks:
             parts.append(f"headers of {self.headers:,} read")
         if self.scales:
-            sizes = ", ".join(f"{n:,} enlarged by {scale}" for scale, n in self.scales.most_common(3))
+            sizes = ", ".join(
+                f"{n:,} enlarged by {scale}" for scale, n in self.scales.most_common(3)
+            )
             parts.append(f"at another size: {sizes}")
         if self.tally.masks:
             parts.append(f"in {self.tally.masks} of them {_content(self.tally)}")
@@ -182,9 +190,7 @@ def _content(tally: Tally) -> str:
         parts.append("values " + _shares(shown, total))
     if tally.colours:
         palette = tally.palette
-        own = {
-            f"({c >> 16},{(c >> 8) & 255},{c & 255})": tally.colours[c] for c in palette
-        }
+        own = {f"({c >> 16},{(c >> 8) & 255},{c & 255})": tally.colours[c] for c in palette}
         parts.append("colours " + _shares(own, total, len(tally.colours)))
     return " and ".join(parts)
 
@@ -251,17 +257,10 @@ def _paths(item: Item) -> Iterable[str]:
 
 def _header(path: str, orientation: Orientation) -> tuple[str, float]:
     """Kind of a mask, and the factor by which it is enlarged."""
-    try:
-        with open_image(path) as image:
-            size = image.size[::-1]
-            mode = "16 bit" if image.mode.startswith("I;16") else MODES.get(image.mode, image.mode)
-            own = match_size(size, orientation)
-            return f"{image.format} {mode}", max(own) / max(size)
-    except UnusableFileError as error:
-        text = str(error)
-        raise UnusableFileError(
-            text if text.startswith("mask") else f"mask {path}: {text}"
-        ) from None
+    with open_mask(path) as image:
+        mode = "16 bit" if image.mode.startswith("I;16") else MODES.get(image.mode, image.mode)
+        own = match_size(image.size[::-1], orientation)
+        return f"{image.format} {mode}", max(own) / max(image.size)
 
 
 def _check(item: Item, orientation: Orientation, fmt: MaskFormat, tally: Tally) -> None:
@@ -270,14 +269,8 @@ def _check(item: Item, orientation: Orientation, fmt: MaskFormat, tally: Tally) 
     if len(paths) != 1:
         item.mask.read(orientation)
         return
-    try:
-        with open_image(paths[0]) as image, decoding(paths[0]):
-            pixels = load_mask(image, fmt)
-    except UnusableFileError as error:
-        text = str(error)
-        raise UnusableFileError(
-            text if text.startswith("mask") else f"mask {paths[0]}: {text}"
-        ) from None
+    with open_mask(paths[0]) as image:
+        pixels = load_mask(image, fmt)
     tally.add(pixels)
     pixels.codes(fmt)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any
@@ -25,6 +26,7 @@ __all__ = [
     "load_mask",
     "make_upright",
     "match_size",
+    "open_mask",
     "read_mask",
     "resize_codes",
 ]
@@ -216,9 +218,8 @@ class MaskFormat:
         if others.size > 1:
             raise UnusableFileError(
                 f"mask holds {present.size} values ({_listed(present)}): name the foreground "
-                "(--foreground 1), void values (--void 255) or several classes "
-                "(--classes 0=background,1=horse), or set the threshold of a soft mask "
-                "(--threshold 0.5)"
+                "(--foreground) or the classes (--classes), and void values (--void), or set the "
+                "threshold of a soft mask (--threshold)"
             )
         return [(1, others)]
 
@@ -247,16 +248,23 @@ def read_mask(path: str | PathLike[str], fmt: MaskFormat, orientation: Orientati
     (height, width) uint8 array
         Class codes, or VOID, at the photo's own size, upright.
     """
+    with open_mask(path) as image:
+        match_size(image.size[::-1], orientation)
+        pixels = load_mask(image, fmt)
+    return resize_codes(pixels.codes(fmt), orientation)
+
+
+@contextmanager
+def open_mask(path: str | PathLike[str]) -> Iterator[Any]:
+    """Open a mask with PIL, of which only the header is read; errors name it."""
     try:
         with open_image(path) as image, decoding(path):
-            match_size(image.size[::-1], orientation)
-            pixels = load_mask(image, fmt)
+            yield image
     except UnusableFileError as error:
         text = str(error)
         raise UnusableFileError(
             text if text.startswith("mask") else f"mask {path}: {text}"
         ) from None
-    return resize_codes(pixels.codes(fmt), orientation)
 
 
 @dataclass(frozen=True)

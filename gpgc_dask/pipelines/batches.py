@@ -53,7 +53,9 @@ def killed_result(name: str) -> BatchResult:
     return BatchResult(0, [Problem(name, reason)])
 
 
-def problem_error(problems: Sequence[Problem], done: int | None = None) -> PipelineError:
+def problem_error(
+    problems: Sequence[Problem], done: int | None = None, advice: str = ""
+) -> PipelineError:
     """The error about unusable files.
 
     Parameters
@@ -62,11 +64,13 @@ def problem_error(problems: Sequence[Problem], done: int | None = None) -> Pipel
         The files.
     done : int, optional
         Number of images finished so far; None before the start.
+    advice : str, default ""
+        Lines about what was found and which options may help.
     """
     kept = "" if done is None else f" {done} images are finished and kept."
     resume = "" if done is None else " and continue with resume=True (--resume)"
     return PipelineError(
-        f"{list_problems(problems)}\nFix or remove these files{resume}, or skip them with "
+        f"{list_problems(problems)}\n{advice}Fix or remove these files{resume}, or skip them with "
         f'on_error="skip" (--on-error skip).{kept}',
         problems,
     )

@@ -168,6 +168,13 @@ class Location:
         else:
             self._request(key, _remove_remote)
 
+    def clear(self) -> None:
+        """Remove everything in this folder, and the folder itself if it is local."""
+        for name in self.names():
+            self.remove(name)
+        if self.is_local and Path(self.url).is_dir():
+            Path(self.url).rmdir()
+
     def move(self, source: str, target: str) -> None:
         """Move a file within this folder; an existing target is replaced.
 

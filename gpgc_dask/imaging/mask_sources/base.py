@@ -143,7 +143,9 @@ class MaskOptions:
     answers: str = ""
 
     def __post_init__(self) -> None:
-        if isinstance(self.classes, str):
+        if self.classes == "":
+            object.__setattr__(self, "classes", {})
+        elif isinstance(self.classes, str):
             table = read_classes(self.classes)
             void = [value for value in table.void if value not in self.void]
             resolved = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
 from importlib.metadata import version
@@ -24,8 +24,8 @@ from gpgc_dask.execution.client import Client, is_in_process
 from gpgc_dask.imaging.features import Recipe
 from gpgc_dask.imaging.image_info import ImageInfo, PhotoInfo
 from gpgc_dask.imaging.mask_sources import MaskOptions, MaskSource, open_source
-from gpgc_dask.pipelines.batches import problem_error
 from gpgc_dask.pipelines.ingest.work import IngestRun, without_path
+from gpgc_dask.pipelines.mask_check import check_masks
 from gpgc_dask.pipelines.options import RunOptions
 from gpgc_dask.storage.location import Location
 
@@ -58,6 +58,8 @@ class IngestReport:
         Number of annotations, of a COCO file.
     without_objects : int
         Number of images that have none: candidates for missing objects.
+    found : str
+        What the masks are: number, kinds, sizes, values and colours.
     """
 
     target: str
@@ -71,6 +73,7 @@ class IngestReport:
     elapsed: float = 0.0
     objects: int = 0
     without_objects: int = 0
+    found: str = ""
 
 
 def ingest(
@@ -78,7 +81,7 @@ def ingest(
     masks: str | PathLike[str],
     target: str | PathLike[str],
     *,
-    recipe: Recipe | None = None,
+    recipe: Recipe | Callable[[], Recipe] | None = None,
     masks_as: MaskOptions | None = None,
     info: ImageInfo | None = None,
     run: RunOptions | None = None,
@@ -97,8 +100,9 @@ def ingest(
         Folder of masks named as their photos, or a file in another format, see ``masks_as``.
     target : path or URL
         The dataset, a local path or any fsspec URL.
-    recipe : Recipe, optional
-        Backbone, superpixels and type of the features.
+    recipe : Recipe or callable, optional
+        Backbone, superpixels and type of the features; or a function that returns it, which is
+        called after photos and masks have been checked, because networks take time to load.
     masks_as : MaskOptions, optional
         Format of the masks and meaning of their values. By default 0 is background and one other
         value is foreground.
@@ -123,14 +127,14 @@ def ingest(
     (12, [])
     """
     start = time.perf_counter()
-    recipe, run = recipe or Recipe(), run or RunOptions()
+    run = run or RunOptions()
     source = open_source(images, masks, masks_as)
-    if source.problems and (run.on_error == "raise" or not source.items):
-        raise problem_error(source.problems)
-    recipe.extractor.check_photos([item.pair.image for item in source.items])
+    survey = check_masks(source, run.on_error)
     info = info or ImageInfo()
     about = source.find_info(info)
     location = Location.of(target, storage_options)
+    recipe = recipe() if callable(recipe) else recipe or Recipe()
+    recipe.extractor.check_photos([item.pair.image for item in source.items])
     parameters = _parameters(source, recipe)
     check = partial(_check_target, location, source, about, parameters, run)
     attempt = None
@@ -140,12 +144,18 @@ def ingest(
         with client_context(run.client) as client, work_listener(run.progress) as listener:
             check_reach(location, client)
             # Checked again: connecting takes time, and another ingest may have been faster.
-            _prepare(location, parameters, clear=check() == "absent")
+            absent = check() == "absent"
+            _prepare(location, parameters, clear=absent)
             attempt = IngestRun(
                 client, source, location, recipe, run, listener, parameters, about, info.to_json()
             )
-            attempt.run()
-    return _report(location, attempt, time.perf_counter() - start)
+            try:
+                attempt.run()
+            except (PipelineError, InputError, KeyboardInterrupt):
+                if absent:
+                    attempt.remove_if_empty()
+                raise
+    return _report(location, attempt, time.perf_counter() - start, survey.describe())
 
 
 def check_reach(location: Location, client: Client) -> None:
@@ -268,7 +278,9 @@ def _check_files(location: Location, source: MaskSource, digest: str) -> None:
     )
 
 
-def _report(location: Location, attempt: IngestRun | None, elapsed: float) -> IngestReport:
+def _report(
+    location: Location, attempt: IngestRun | None, elapsed: float, found: str
+) -> IngestReport:
     dataset = open_dataset(location.url, location.options)
     outcome = summary(dataset)
     annotated = np.unique(dataset["object_image"].values).size
@@ -284,4 +296,5 @@ def _report(location: Location, attempt: IngestRun | None, elapsed: float) -> In
         elapsed=elapsed,
         objects=dataset.sizes["object"],
         without_objects=outcome["images"] - annotated if annotated else 0,
+        found=found,
     )

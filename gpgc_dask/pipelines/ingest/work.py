@@ -164,6 +164,11 @@ class IngestRun:
                 | {"files_digest": self.source.digest(self.info), "image_info": self.rules},
             )
 
+    def remove_if_empty(self) -> None:
+        """Remove what was prepared if no image is finished, so that nothing has to be resumed."""
+        if self.mark.is_own() and not read_index(self.location):
+            self.location.clear()
+
     def _read_staged(self) -> dict[str, StagedImage]:
         """Staged images that are up to date, by name."""
         wanted = {item.pair.name: item.identity for item in self.items}
@@ -276,13 +281,16 @@ class WriterMark:
         """Become the writer of the location."""
         self.location.write(self.KEY, self.token)
 
+    def is_own(self) -> bool:
+        """Whether this is still the last writer."""
+        try:
+            return self.location.read(self.KEY) == self.token
+        except FileNotFoundError:
+            return False
+
     def check(self) -> None:
         """Raise a PipelineError if another writer has set its mark."""
-        try:
-            is_own = self.location.read(self.KEY) == self.token
-        except FileNotFoundError:
-            is_own = False
-        if not is_own:
+        if not self.is_own():
             raise PipelineError(
                 f"another ingest writes to {self.location} now, so this one stops: let one finish"
             )
