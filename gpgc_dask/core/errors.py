@@ -189,6 +189,6 @@ def list_problems(problems: Sequence[Problem], limit: int = 10, names: int = 3) 
 
 def _kind(problem: Problem) -> str:
     """The reason without what differs from file to file."""
-    stem = problem.name.rpartition(".")[0] or problem.name
-    own = problem.reason.replace(stem, "*").replace(stem.rpartition("/")[2], "*")
+    stem = re.escape(problem.name.rpartition(".")[0] or problem.name)
+    own = re.sub(rf"(?<!\w){stem}(?=[._/])", "*", problem.reason)
     return re.sub(r"\d+(, \d+)*", "0", own)

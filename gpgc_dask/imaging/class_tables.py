@@ -38,6 +38,9 @@ COLUMNS = {
 
 CVAT_LINE = re.compile(r"([^:,]+):(\d+),(\d+),(\d+):[^:]*:[^:]*")
 
+LIST = re.compile(r"\s*\d+\s*(=|,|$)")
+"""The beginning of a list of values and names."""
+
 NAMED_LINE = re.compile(r"\s*((?:\d+\s+)+)(\S.*?)\s*")
 """Numbers and a name, separated by spaces."""
 
@@ -92,18 +95,18 @@ def read_classes(text: str) -> ClassTable:
     """
     if text in NAMED:
         return NAMED[text]()
+    if LIST.match(text):
+        return _table([_list_row(part, text) for part in text.split(",")], text)
     path = Path(text).expanduser()
     if path.is_file():
         try:
             return _table(parse_classes(path.read_text(encoding="utf-8-sig"), text), text)
         except UnicodeDecodeError as error:
             raise InputError(f"classes file {text} is not a text in UTF-8: {error}") from None
-    if "=" not in text and (path.suffix or not text[:1].isdigit()):
-        raise MissingFileError(
-            f"classes: there is no file {text}; name one, a list such as 0=background,1=horse, or "
-            f"{' or '.join(named_tables())}"
-        )
-    return _table([_list_row(part, text) for part in text.split(",")], text)
+    raise MissingFileError(
+        f"classes: there is no file {text}; name one, a list such as 0=background,1=horse, or "
+        f"{' or '.join(named_tables())}"
+    )
 
 
 def named_tables() -> list[str]:
@@ -171,7 +174,7 @@ def parse_classes(text: str, source: str) -> list[Row]:
     if all(CVAT_LINE.fullmatch(line.strip()) for line in lines):
         found = (CVAT_LINE.fullmatch(line.strip()) for line in lines)
         return [
-            (None, _colour([match[2], match[3], match[4]], source), match[1])
+            (None, _colour([int(match[band]) for band in (2, 3, 4)], source), match[1])
             for match in found
             if match
         ]
@@ -221,19 +224,20 @@ def _places_by_content(cells: Sequence[str], source: str) -> dict[str, int]:
 def _row(line: Sequence[str], places: Mapping[str, int], source: str) -> Row:
     try:
         own = {column: line[place] for column, place in places.items()}
-        value = int(own["value"]) if "value" in own else None
-        colour = _colour([own[band] for band in "rgb"], source) if "r" in own else None
-    except (ValueError, IndexError, KeyError):
+        numbers = {column: int(text) for column, text in own.items() if column != "name"}
+    except (ValueError, IndexError):
         raise InputError(
             f"classes file {source}: the line {', '.join(line)!r} is not as the first: write {HELP}"
         ) from None
     if not own["name"]:
         raise InputError(f"classes file {source}: the line {', '.join(line)!r} has no name")
-    return value, colour, own["name"]
+    has_colour = {*"rgb"} <= numbers.keys()
+    colour = _colour([numbers[band] for band in "rgb"], source) if has_colour else None
+    return numbers.get("value"), colour, own["name"]
 
 
-def _colour(texts: Sequence[str], source: str) -> tuple[int, int, int]:
-    red, green, blue = (int(text) for text in texts)
+def _colour(bands: Sequence[int], source: str) -> tuple[int, int, int]:
+    red, green, blue = bands
     if not all(0 <= band <= 255 for band in (red, green, blue)):
         raise InputError(
             f"classes file {source}: the colour {red},{green},{blue} is not of numbers 0 to 255"

@@ -430,8 +430,10 @@ def _picture(image: Any, fmt: MaskFormat) -> NDArray[np.uint8] | None:
         is_picture = fmt.by_colour
     elif image.mode == "P":
         known = {(red, green, blue) for red, green, blue, _ in fmt.colours}
-        used = {(red, green, blue) for red, green, blue in _used_colours(image).tolist()}
-        is_picture = fmt.by_colour or used <= known
+        colours = _used_colours(image).tolist()
+        used = {(red, green, blue) for red, green, blue in colours}
+        # A palette without these colours, or with one colour several times, is not meant.
+        is_picture = fmt.by_colour or (used <= known and len(used) == len(colours))
     else:
         is_picture = image.mode not in ("F", "I") and not image.mode.startswith("I;16")
     return np.asarray(image.convert("RGB")) if is_picture else None

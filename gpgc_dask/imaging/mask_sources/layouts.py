@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path, PurePosixPath
 
 from gpgc_dask.core.errors import InputError
@@ -34,19 +34,17 @@ def check_layout(images: str, masks: str) -> None:
             "files of a folder are the objects or classes of one mask, or --format answers if each "
             "of them is a mask that one person drew of the whole photo"
         )
-    suffixes = list(_suffixes(photos, names))
-    if suffixes:
-        raise InputError(
-            f"masks in {masks} have other names than their photos: add "
-            + " or ".join(_suffix_options(*pair) for pair in suffixes[:SHOWN])
+    layers = {split[0] for name in names if (split := split_layer(name, set(photos))) is not None}
+    ways = [_suffix_options(*pair) for pair in _suffixes(photos, names)][:SHOWN]
+    if len(names) > len(photos) > 0 and len(layers) == len(photos):
+        ways.append(
+            "--format layers if several files are the objects or classes of one mask, or --answers "
+            "FILE.csv if each of them is a mask that one person drew of the whole photo"
         )
-    known = set(photos)
-    layers = [split for name in names if (split := split_layer(name, known)) is not None]
-    if len({photo for photo, _ in layers}) == len(photos) > 0:
+    if ways:
         raise InputError(
-            f"{masks} has several masks for each photo, such as {names[0]}: --format layers if "
-            "they are the objects or classes of one mask, or --answers FILE.csv if each of them is "
-            "a mask that one person drew of the whole photo"
+            f"masks in {masks} are not named as their photos ({names[0]}, {photos[0]}): add "
+            + ", or ".join(ways)
         )
 
 
@@ -62,7 +60,9 @@ def _suffixes(photos: Sequence[str], masks: Sequence[str]) -> Iterator[tuple[str
     present, seen = set(masks), set()
     folder = PurePosixPath(photos[0]).parent
     for mask in masks:
-        shared = os.path.commonprefix([photos[0], mask])
+        letters = zip(photos[0], mask, strict=False)
+        shared = "".join(own for own, _ in takewhile(lambda pair: pair[0] == pair[1], letters))
+        shared = shared.rstrip(SEPARATORS)
         if PurePosixPath(mask).parent != folder or not PurePosixPath(shared).name:
             continue
         pair = photos[0].removeprefix(shared), mask.removeprefix(shared)
