@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpgc_dask.core.errors import UnusableFileError
 
-__all__ = ["COLOUR_DISTANCE", "colour_name", "match_colours", "pack_colours", "unpack_colours"]
+__all__ = [
+    "COLOUR_DISTANCE",
+    "colour_name",
+    "match_colours",
+    "pack_colours",
+    "unlisted_colours",
+    "unpack_colours",
+]
 
 COLOUR_DISTANCE = 32
 """Largest Euclidean distance in RGB at which a colour stands for the nearest listed one."""
@@ -17,8 +24,8 @@ COLOUR_DISTANCE = 32
 EXACT_DISTANCE = 8
 """Within this distance a colour is a listed one that compression has changed."""
 
-MAX_UNLISTED = 0.05
-"""Largest share of a mask with colours that are not listed."""
+MAX_UNLISTED, MAX_ONE = 0.1, 0.05
+"""Largest share of a mask with colours that are not listed, and with one such colour."""
 
 STRIP_PIXELS = 1 << 20
 """Pixels processed together, so that a huge mask needs little additional memory."""
@@ -65,8 +72,8 @@ def match_colours(
     Raises
     ------
     UnusableFileError
-        If more than ``MAX_UNLISTED`` of the pixels have other colours, or one colour that is not
-        listed.
+        If more than ``MAX_UNLISTED`` of the pixels have other colours, or more than ``MAX_ONE``
+        of them one colour that is not listed, nor a listed one changed by compression.
     """
     table = np.array(colours, dtype=np.int32)
     packed = pack_colours(table[:, :3])
@@ -108,10 +115,34 @@ def _nearest(
     return value, best
 
 
+def unlisted_colours(
+    counts: Mapping[int, int], colours: Sequence[tuple[int, int, int, int]]
+) -> dict[int, int]:
+    """The colours that :func:`match_colours` does not take for a listed one.
+
+    Parameters
+    ----------
+    counts : mapping of int to int
+        Pixels of each colour, see :func:`pack_colours`.
+    colours : sequence of (int, int, int, int)
+        Red, green, blue and the value of each listed colour.
+
+    Returns
+    -------
+    dict of int to int
+        Pixels of each of them, the most frequent first.
+    """
+    kinds = np.array([*counts], dtype=np.int32)
+    _, distance = _nearest(kinds, np.array(colours, dtype=np.int32))
+    far = kinds[distance > COLOUR_DISTANCE].tolist()
+    return {kind: counts[kind] for kind in sorted(far, key=lambda kind: -counts[kind])}
+
+
 def _check_unlisted(counts: dict[int, int], far: int, total: int) -> None:
     """Raise an UnusableFileError if a mask has too many pixels of colours that are not listed."""
     common = sorted(counts, key=lambda kind: (-counts[kind], kind))
-    if far <= MAX_UNLISTED * total and not (common and counts[common[0]] > MAX_UNLISTED * total):
+    one = counts[common[0]] if common else 0
+    if far <= MAX_UNLISTED * total and one <= MAX_ONE * total:
         return
     shown = ", ".join(f"{colour_name(kind)} ({counts[kind] / total:.1%})" for kind in common[:3])
     raise UnusableFileError(

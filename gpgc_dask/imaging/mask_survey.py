@@ -14,7 +14,12 @@ from typing import Any
 import numpy as np
 
 from gpgc_dask.core.errors import Problem, UnusableFileError
-from gpgc_dask.imaging.colours import pack_colours, unpack_colours
+from gpgc_dask.imaging.colours import (
+    colour_name,
+    pack_colours,
+    unlisted_colours,
+    unpack_colours,
+)
 from gpgc_dask.imaging.mask_sources.base import Item
 from gpgc_dask.imaging.masks import (
     LOSSY_FORMATS,
@@ -136,6 +141,8 @@ class MaskSurvey:
         Number of masks of which header and photo, or also the pixels, were checked.
     problems : list of Problem
         Masks and photos that cannot be used.
+    unlisted : dict of int to int
+        Pixels of each colour that becomes void because it is not listed.
     """
 
     masks: int
@@ -145,6 +152,7 @@ class MaskSurvey:
     tally: Tally
     checked: int
     problems: list[Problem]
+    unlisted: dict[int, int]
 
     def conversions(self) -> list[str]:
         """Sentences about what is converted."""
@@ -162,6 +170,13 @@ class MaskSurvey:
             found.append(
                 f"{jpegs:,} masks are JPEGs, whose compression changes values near edges: they are "
                 "rounded to the nearest class, which is half of full scale for a mask of 0 and 255"
+            )
+        share = sum(self.unlisted.values()) / max(self.tally.colours.total(), 1)
+        if share > MIN_SHARE:
+            first = ", ".join(f"({colour_name(colour)})" for colour in [*self.unlisted][:3])
+            found.append(
+                f"{share:.1%} of the pixels of {self.tally.masks:,} masks have colours that are "
+                f"not those of a class and become void, such as {first}"
             )
         return found
 
@@ -190,7 +205,7 @@ def _content(tally: Tally) -> str:
         parts.append("values " + _shares(shown, total))
     if tally.colours:
         palette = tally.palette
-        own = {f"({c >> 16},{(c >> 8) & 255},{c & 255})": tally.colours[c] for c in palette}
+        own = {f"({colour_name(colour)})": tally.colours[colour] for colour in palette}
         parts.append("colours " + _shares(own, total, len(tally.colours)))
     return " and ".join(parts)
 
@@ -248,7 +263,8 @@ def survey_masks(items: Sequence[Item], fmt: MaskFormat) -> MaskSurvey:
         except UnusableFileError as error:
             problems.append(Problem(item.pair.name, str(error)))
     checked = len(sample) + len(chosen) - len(sound)
-    return MaskSurvey(len(items), len(chosen), kinds, scales, tally, checked, problems)
+    unlisted = unlisted_colours(tally.colours, fmt.colours) if fmt.colours else {}
+    return MaskSurvey(len(items), len(chosen), kinds, scales, tally, checked, problems, unlisted)
 
 
 def _paths(item: Item) -> Iterable[str]:

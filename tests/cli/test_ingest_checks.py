@@ -41,8 +41,14 @@ def rewrite(masks, make):
 
 BAD = {
     "colours": (lambda c: Image.fromarray(COLOURS[c]), "--write-classes classes.csv"),
-    "values": (lambda c: Image.fromarray(c * 13 + (c == 0) * np.uint8(4)), "--classes 4=background"),
-    "shades": (lambda c: Image.fromarray((c * 180 + np.arange(80)).astype(np.uint8)), "--threshold"),
+    "values": (
+        lambda c: Image.fromarray(c * 13 + (c == 0) * np.uint8(4)),
+        "--classes 4=background",
+    ),
+    "shades": (
+        lambda c: Image.fromarray((c * 180 + np.arange(80)).astype(np.uint8)),
+        "Use: --threshold 0.5",
+    ),
     "size": (lambda c: Image.fromarray(c[:50]), "must have the size of its photo, or its shape"),
 }
 
@@ -62,7 +68,7 @@ def test_nothing_is_started_and_nothing_left(run, tmp_path, started, kind):
 
 
 def test_the_message_leads_to_the_dataset(run, tmp_path, started):
-    """Colour pictures: the file that is suggested, then the dataset, equal to that of plain PNGs."""
+    """Colour pictures: the suggested file, and then a dataset that equals that of plain PNGs."""
     images, masks = save_pairs(tmp_path, 12)
     ingest(images, masks, tmp_path / "plain.zarr", recipe=QUICK)
     rewrite(masks, BAD["colours"][0])
