@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +32,7 @@ STRIP_PIXELS = 1 << 20
 """Pixels processed together, so that a huge mask needs little additional memory."""
 
 
-def pack_colours(pixels: NDArray[np.uint8]) -> NDArray[np.int32]:
+def pack_colours(pixels: NDArray[np.integer[Any]]) -> NDArray[np.int32]:
     """One number per colour: (..., 3) to (...)."""
     red, green, blue = (pixels[..., band].astype(np.int32) for band in range(3))
     return (red << 16) | (green << 8) | blue

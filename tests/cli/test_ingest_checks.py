@@ -72,6 +72,7 @@ def test_the_message_leads_to_the_dataset(run, tmp_path, started):
     images, masks = save_pairs(tmp_path, 12)
     ingest(images, masks, tmp_path / "plain.zarr", recipe=QUICK)
     rewrite(masks, BAD["colours"][0])
+    started.clear()
     command = ["ingest", images, masks, "-o", tmp_path / "data.zarr"]
     command += ["--backbone", "colour", "--superpixels", 20]
     _, _, err = run(*command)
