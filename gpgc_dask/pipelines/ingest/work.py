@@ -166,7 +166,7 @@ class IngestRun:
 
     def remove_if_empty(self) -> None:
         """Remove what was prepared if no image is finished, so that nothing has to be resumed."""
-        if self.mark.is_own() and next(read_index(self.location), None) is None:
+        if self.mark.is_own() and not any(True for _ in read_index(self.location)):
             self.location.clear()
 
     def _read_staged(self) -> dict[str, StagedImage]:
