@@ -306,5 +306,5 @@ def _sample(items: Sequence[tuple[Item, Orientation]]) -> list[tuple[Item, Orien
     """The masks to decode: at least two, and no more pixels than a few seconds allow."""
     if not items:
         return []
-    pixels = np.mean([one.height * one.width for _, one in items])
+    pixels = sum(one.height * one.width for _, one in items) // len(items)
     return _spread(items, int(min(MAX_DECODED, max(2, MAX_PIXELS // max(pixels, 1)))))
