@@ -88,7 +88,7 @@ BAD = {
     spoil_no_mask: r"bad.jpg: mask missing: there is no bad\.\* in",
     spoil_no_image: r"bad.png: mask without a photo: there is no bad\.\* in",
     spoil_tiny: "bad.jpg: only 1×1 pixels",
-    spoil_same_stem: r"bad.bmp: bad.bmp and bad.jpg share one mask name, bad\.\*",
+    spoil_same_stem: r"bad.bmp, bad.jpg: bad.bmp and bad.jpg share one mask name, bad\.\*",
     spoil_two_masks: "bad.jpg: several masks, bad.bmp and bad.png",
     spoil_link_loop: "bad.jpg: cannot be opened: Too many levels of symbolic links",
     spoil_mask_values: "bad.jpg: mask holds 256 values",
