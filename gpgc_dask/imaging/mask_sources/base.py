@@ -84,10 +84,11 @@ class MaskOptions:
 
     Parameters
     ----------
-    format : str, default "masks"
+    format : str, default "auto"
         A registered mask source (``MASK_SOURCES.names()``): "masks" is a folder of mask files,
-        "answers" one with several masks per photo, in a subfolder for each, "coco" a COCO instances
-        file.
+        "answers" one with several masks per photo, in a subfolder for each; "coco",
+        "coco-panoptic", "yolo", "voc", "cvat", "labelme" and "label-studio" are annotations. "auto"
+        is the format that the files have.
     suffix : str, default ""
         What follows the photo's name in the name of its mask: "_mask" pairs a.jpg with a_mask.png.
     foreground : sequence of int, optional
@@ -99,11 +100,11 @@ class MaskOptions:
     threshold : float, optional
         For soft masks: the share of full scale from which on a pixel is foreground.
     categories : sequence of str, optional
-        Categories to take from a COCO file; several become several classes, and "all" are all that
-        have annotations, in the order of their ids.
+        Categories to take from annotations; several become several classes, and "all" are all that
+        have outlines, in the order of the file.
     with_empty : bool, default True
-        Whether images of a COCO file without an annotation of the categories are included: objects
-        may be missing there.
+        Whether images without an annotation of the categories are included: objects may be missing
+        there.
     answers : str, default ""
         For "answers": a CSV file with columns mask,image and perhaps annotator,date that names the
         photo of each mask. By default masks are in subfolders named as their photos.
@@ -115,7 +116,7 @@ class MaskOptions:
     ('background', 'foreground')
     """
 
-    format: str = "masks"
+    format: str = "auto"
     suffix: str = ""
     foreground: Sequence[int] = ()
     classes: Mapping[int, str] = field(default_factory=dict)
@@ -167,6 +168,8 @@ class MaskSource(ABC):
     """
 
     options_used: ClassVar[frozenset[str]] = frozenset()
+    title: ClassVar[str] = ""
+    """What the format is called in messages."""
 
     def __init__(
         self, images: str | PathLike[str], masks: str | PathLike[str], options: MaskOptions
@@ -197,6 +200,14 @@ class MaskSource(ABC):
     @abstractmethod
     def find_items(self) -> tuple[list[Item], list[Problem]]:
         """Find the photos that have a mask, and the files that cannot be used."""
+
+    @classmethod
+    def locate(cls, path: Path) -> Path | None:
+        """The masks of this format at a path that a user has named; None if there are none.
+
+        By this ``--format auto`` recognises a format, from names and the beginnings of files.
+        """
+        return None
 
     @property
     def mask_format(self) -> MaskFormat:
