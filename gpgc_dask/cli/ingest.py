@@ -40,7 +40,7 @@ from gpgc_dask.cli.options import (
 )
 from gpgc_dask.core.errors import InputError
 from gpgc_dask.imaging.backbones import list_backbones
-from gpgc_dask.imaging.mask_sources import MASK_SOURCES, recognise
+from gpgc_dask.imaging.mask_sources import MASK_SOURCES
 
 if TYPE_CHECKING:
     from gpgc_dask.imaging.mask_sources import MaskOptions
@@ -266,6 +266,8 @@ def _recognise(images: str, masks: str | None, options: MaskOptions) -> tuple[st
     """The masks and their format, which a note describes unless the user has named it."""
     if options.format != "auto":
         return masks or images, options
+    from gpgc_dask.imaging.mask_sources import recognise
+
     found = recognise(images, masks or images, options)
     if masks is None and not found.title:
         raise InputError("name the masks: a folder, a file with its --format, or --coco FILE")

@@ -12,6 +12,7 @@ from gpgc_dask.core.errors import InputError, IsAFolderError, MissingFileError, 
 from gpgc_dask.imaging.runs import MAX_COORDINATE
 
 __all__ = [
+    "is_file",
     "load_json",
     "load_xml",
     "load_yaml",
@@ -95,6 +96,14 @@ def to_number(value: Any, what: str) -> float:
     if not abs(number) < MAX_COORDINATE or isinstance(value, bool):
         raise UnusableFileError(f"{what} is {str(value)[:40]!r}, not a number: correct it")
     return number
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is a file of this name, which may be one that no file can have."""
+    try:
+        return path.is_file()
+    except OSError:  # longer than names can be
+        return False
 
 
 def read_head(path: Path) -> str:

@@ -82,7 +82,7 @@ def recognise(
     path = Path(masks).expanduser()
     if options.answers:
         return Recognised("answers", "", str(masks))
-    if not path.exists():
+    if not path.exists() and path.suffix:
         raise MissingFileError(f"{masks} does not exist: name the folder or file of the masks")
     if path.is_dir() and _has_masks(images, path, options):
         return Recognised(FOLDER, "", str(masks))
@@ -98,7 +98,9 @@ def recognise(
 
 
 def _has_masks(images: str | PathLike[str], masks: Path, options: MaskOptions) -> bool:
-    """Whether options are those of mask files, or some mask is named as a photo."""
+    """Whether options are those of mask files, or else some mask is named as a photo."""
+    if options.categories:
+        return False
     if options.suffix or MASK_VALUES & set(options.changed_options()):
         return True
     folder = Path(images).expanduser()

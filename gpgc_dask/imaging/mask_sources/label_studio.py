@@ -136,7 +136,7 @@ def _photo(name: str, path: str, annotation: Mapping[str, Any]) -> ShapesPhoto:
         raise UnusableFileError("the regions of it are no list of objects")
     named = _labels_by_id(results)
     sizes: dict[tuple[int, int], None] = {}
-    shapes, ids = list[Shape](), set[str]()
+    shapes, drawn = list[Shape](), dict[str, Region]()
     for number, result in enumerate(results, start=1):
         value = result.get("value")
         kind = str(result.get("type"))
@@ -147,9 +147,10 @@ def _photo(name: str, path: str, annotation: Mapping[str, Any]) -> ShapesPhoto:
         if result.get("image_rotation"):
             raise UnusableFileError("the photo was rotated in Label Studio: rotate it back")
         if region is not None:
-            if where in ids:
+            if drawn.setdefault(where, region) is not region:
+                if drawn[where] == region:  # as a result for its outline and one for its label
+                    continue
                 raise UnusableFileError(f"several regions have the id {where}: remove all but one")
-            ids.add(where)
             sizes[_size(result)] = None
         label = named.get(where) or named.get(str(result.get("id")), [])
         if len(label) != 1:
@@ -178,7 +179,7 @@ def _region(value: Mapping[str, Any]) -> Region | None:
     """The outline of a region; None if it has none."""
     if value.get("format") == "rle" or "rle" in value:
         try:
-            return Brush(bytes(value.get("rle") or []))
+            return Brush(bytes(list(value.get("rle") or [])))
         except (TypeError, ValueError, OverflowError) as error:
             raise UnusableFileError(f"a brush cannot be decoded: {error}") from None
     if "radiusX" in value:

@@ -15,7 +15,7 @@ from gpgc_dask.core.paths import relative_path
 from gpgc_dask.imaging.mask_sources.annotated import Annotations, AnnotationSource
 from gpgc_dask.imaging.mask_sources.base import file_stamp
 from gpgc_dask.imaging.mask_sources.coco_content import check_entries, check_images
-from gpgc_dask.imaging.mask_sources.documents import load_json, read_head
+from gpgc_dask.imaging.mask_sources.documents import is_file, load_json, read_head
 from gpgc_dask.imaging.mask_sources.pictures import (
     Ids,
     Segment,
@@ -73,7 +73,7 @@ class PanopticFile(AnnotationSource):
             try:
                 segments = _segments(annotation, labels, things)
                 picture = folder / relative_path(annotation["file_name"])
-                if not picture.is_file():
+                if not is_file(picture):
                     raise UnusableFileError(f"mask missing: there is no {picture}")
             except InputError as error:
                 problems.append(Problem(name, str(error)))
@@ -99,7 +99,7 @@ def _find_folder(path: Path, annotations: list[Any]) -> Path:
     others = sorted(one for one in path.parent.iterdir() if one.is_dir())
     candidates = [path.with_suffix(""), path.parent, *others]
     for folder in candidates:
-        if first and (folder / relative_path(first)).is_file():
+        if first and is_file(folder / relative_path(first)):
             return folder
     raise InputError(
         f"{path} names the mask {first or '-'}, which is not in {candidates[0]}: put the folder of "

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -58,9 +59,11 @@ class VocFolder(AnnotationSource):
 
     @classmethod
     def locate(cls, path: Path) -> Path | None:
-        """A folder that contains SegmentationClass, perhaps a level or two further down."""
+        """SegmentationClass, or the folder that contains it, here or two levels further down."""
         if not path.is_dir():
             return None
+        if path.name == CLASSES:
+            return path
         inside = [path, *sorted(path.glob("*/")), *sorted(path.glob("*/*/"))]
         found = [folder for folder in inside if (folder / CLASSES).is_dir()]
         return found[0] if found else None
@@ -125,34 +128,30 @@ class Palette:
     names : tuple of str
         Names of the values; the first one is the background.
     colours : tuple of (int, int)
-        Colour as one number, and its value.
-    indexed : bool
-        Whether numbers in grey and palette pictures are the values.
+        Colour as one number, and its value, of a labelmap. If there is none, the numbers in grey
+        and palette pictures are the values, and the colours of other pictures those of VOC.
     """
 
     names: tuple[str, ...]
-    colours: tuple[tuple[int, int], ...]
-    indexed: bool
+    colours: tuple[tuple[int, int], ...] = ()
 
     @classmethod
     def read(cls, root: Path) -> Palette:
         """Classes of VOC, or of the labelmap.txt if there is one."""
         if not (root / LABELMAP).is_file():
-            packed = pack_colours(np.array(voc_colours(), dtype=np.uint8)).tolist()
-            colours = tuple((colour, value) for value, colour in enumerate(packed))
-            return cls(NAMES, colours, True)
+            return cls(NAMES)
         labels = [one for one in read_labelmap(root / LABELMAP) if one[0] != NAMES[0]]
         names = (NAMES[0], *dict.fromkeys(name for name, _ in labels))
         own = [(rgb, names.index(name)) for name, rgb in labels]
         rgb = np.array([(0, 0, 0), *(rgb for rgb, _ in own)], dtype=np.uint8)
         values = [0, *(value for _, value in own)]
-        return cls(names, tuple(zip(pack_colours(rgb).tolist(), values, strict=True)), False)
+        return cls(names, tuple(zip(pack_colours(rgb).tolist(), values, strict=True)))
 
     def values(self, image: Any) -> Ids:
         """Values of a picture."""
-        if self.indexed and image.mode in ("P", "L"):
+        if not self.colours and image.mode in ("P", "L"):
             return np.asarray(image).astype(np.int64)
-        table = dict(self.colours)
+        table = dict(self.colours) or colour_numbers()
         pixels = pack_colours(np.asarray(image.convert("RGB")))
         present, inverse = np.unique(pixels, return_inverse=True)
         unknown = [colour for colour in present.tolist() if colour not in table]
@@ -257,7 +256,7 @@ def _object_ids(image: Any) -> Ids:
     if image.mode in ("P", "L"):
         return np.asarray(image).astype(np.int64)
     pixels = pack_colours(np.asarray(image.convert("RGB")))
-    order = {c: n for n, c in enumerate(pack_colours(np.array(voc_colours(), np.uint8)).tolist())}
+    order = colour_numbers()
     present, inverse = np.unique(pixels, return_inverse=True)
     others = iter(range(256, 256 + present.size))
     numbers = [order[c] if c in order else next(others) for c in present.tolist()]
@@ -281,6 +280,13 @@ def voc_colours(n: int = 256) -> list[tuple[int, int, int]]:
         return red, green, blue
 
     return [colour(number) for number in range(n)]
+
+
+@cache
+def colour_numbers() -> dict[int, int]:
+    """{colour as one number: number} of the palette of VOC."""
+    packed = pack_colours(np.array(voc_colours(), dtype=np.uint8)).tolist()
+    return {colour: number for number, colour in enumerate(packed)}
 
 
 def read_labelmap(path: Path) -> list[tuple[str, tuple[int, int, int]]]:

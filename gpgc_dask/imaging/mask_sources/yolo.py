@@ -147,7 +147,7 @@ def _names_file(root: Path) -> Path | None:
     for folder in [root, *root.parents][:LEVELS]:
         files = sorted(folder.glob("*.y*ml"), key=lambda path: path.name != "data.yaml")
         for path in files:
-            if path.suffix in YAML and b"names" in path.read_bytes():
+            if path.suffix in YAML and path.is_file() and b"names" in path.read_bytes():
                 return path
         for name in LISTS:
             if (folder / name).is_file():
