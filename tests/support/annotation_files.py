@@ -49,13 +49,15 @@ def inside(box: tuple[int, int, int, int]) -> np.ndarray:
     return mask
 
 
-def true_codes(photo: str, categories: list[str]) -> np.ndarray:
-    """Class codes of a photo, 0 for the background."""
+def true_codes(photo: str, categories: list[str], *, hidden: bool = False) -> np.ndarray:
+    """Class codes of a photo, 0 for the background.
+
+    With ``hidden`` other categories hide what is behind them, as in formats that store pictures.
+    """
     codes = np.zeros((H, W), dtype=np.uint8)
     for label, box in SCENES[photo]:
-        codes[inside(box)] = (
-            categories.index(label) + 1 if label in categories else codes[inside(box)]
-        )
+        if label in categories or hidden:
+            codes[inside(box)] = categories.index(label) + 1 if label in categories else 0
     return codes
 
 

@@ -25,6 +25,7 @@ from gpgc_dask.data.run_lengths import decode
 from gpgc_dask.imaging.mask_sources import ObjectMask, open_source
 from gpgc_dask.imaging.masks import VOID
 from gpgc_dask.imaging.photos import read_orientation
+from gpgc_dask.pipelines.batches import problem_error
 from tests.support.annotation_files import LAYOUTS
 
 MAX_SECONDS = 20.0
@@ -205,7 +206,8 @@ def read_layout(layout: str, folder: Path) -> None:
                 assert 0 <= one.code < classes
                 assert decode(one.counts, 30, 40).shape == (30, 40)
                 assert np.isfinite([one.area, *one.box]).all()
-    assert all(problem.name and problem.reason for problem in source.problems) or source.problems
+    if source.problems:  # as for an ingest that does not skip them
+        raise problem_error(source.problems)
 
 
 PLACES: dict[str, tuple[tuple[str, str], str]] = {

@@ -21,7 +21,7 @@ from gpgc_dask.core.paths import relative_path
 from gpgc_dask.imaging.files import Pair, find_images
 from gpgc_dask.imaging.image_names import ImageNames
 from gpgc_dask.imaging.mask_sources.base import Item, Mask, MaskSource, file_stamp
-from gpgc_dask.imaging.mask_sources.categories import choose_categories
+from gpgc_dask.imaging.mask_sources.categories import ALL, choose_categories
 from gpgc_dask.imaging.mask_sources.regions import Region
 from gpgc_dask.imaging.masks import VOID, Codes, MaskFormat, check_size, make_upright
 from gpgc_dask.imaging.objects import PhotoObject, make_object
@@ -133,9 +133,14 @@ class AnnotationSource(MaskSource):
         self.images, self.masks = content.images, content.masks
         used = {label for photo in content.photos for label in photo.labels()}
         source = (self.images, self.masks, self.options.format)
-        self.categories = choose_categories(
-            self.options.categories, content.categories, used, source
-        )
+        chosen = self.options.categories
+        try:
+            self.categories = choose_categories(chosen, content.categories, used, source)
+        except InputError:
+            # Categories may be without annotations because of the files that cannot be used.
+            if content.problems and chosen and {*chosen} <= {ALL, *content.categories}:
+                return [], content.problems
+            raise
         # A picture in which every pixel is of a category, or void, has no background.
         whole = len(self.categories) > 1 and set(self.categories) >= used
         self.background = content.background or not whole

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,7 +15,7 @@ from PIL import Image
 from gpgc_dask.core.arrays import Mask as Pixels
 from gpgc_dask.core.errors import UnusableFileError
 from gpgc_dask.imaging.mask_sources.documents import to_number
-from gpgc_dask.imaging.photos import DECODING_ERRORS
+from gpgc_dask.imaging.photos import decoding
 from gpgc_dask.imaging.runs import (
     check_brush,
     check_runs,
@@ -166,6 +166,18 @@ class Brush:
         return read_brush(self.content, height, width)
 
 
+@contextmanager
+def _embedded() -> Iterator[None]:
+    """Turn errors over a picture that is part of a text into an UnusableFileError."""
+    try:
+        with decoding("."):  # has no file of its own
+            yield
+    except UnusableFileError as error:
+        text = str(error)
+        reason = text if text.startswith("a mask") else f"a mask is no picture in base64: {text}"
+        raise UnusableFileError(reason) from None
+
+
 @dataclass(frozen=True)
 class Picture:
     """A PNG in base64 whose top left corner is at a place, as LabelMe stores masks.
@@ -186,10 +198,8 @@ class Picture:
     size: Size
 
     def _open(self) -> Any:
-        try:
+        with _embedded():
             image = Image.open(io.BytesIO(base64.b64decode(self.content, validate=True)))
-        except (*DECODING_ERRORS, binascii.Error, Image.DecompressionBombError) as error:
-            raise UnusableFileError(f"a mask is no picture in base64: {error}") from None
         if image.size != self.size[::-1]:
             raise UnusableFileError(
                 f"a mask is {image.size[0]}×{image.size[1]} pixels, and its points enclose "
@@ -209,10 +219,8 @@ class Picture:
 
     def draw(self, height: int, width: int) -> Pixels:
         self.check((height, width))
-        try:
+        with _embedded():
             values = np.asarray(self._open().convert("L")) > 0
-        except DECODING_ERRORS as error:
-            raise UnusableFileError(f"a mask is a corrupted picture: {error}") from None
         inside = np.zeros((height, width), dtype=bool)
         inside[self.top : self.top + self.size[0], self.left : self.left + self.size[1]] = values
         return inside
