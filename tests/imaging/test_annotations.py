@@ -291,6 +291,25 @@ def test_the_format_masks_is_corrected(layout, written, tmp_path):
         open_source(images, place.masks, MaskOptions(format="masks"))
 
 
+@pytest.mark.parametrize(
+    ("layout", "removed", "message"),
+    [
+        ("YOLO root", "data.yaml", "has no names of the classes: put the data.yaml"),
+        (
+            "VOC root",
+            "SegmentationClass",
+            "has no folder SegmentationClass: name the root of a VOC",
+        ),
+    ],
+)
+def test_incomplete_folders_are_recognised(layout, removed, message, tmp_path):
+    """They are not taken for folders of masks, of which every photo lacks one."""
+    place = LAYOUTS[layout](tmp_path)
+    (tmp_path / removed).rename(tmp_path / "moved")
+    with pytest.raises(InputError, match=message):
+        open_source(place.images, place.masks)
+
+
 def test_folders_of_masks_stay_folders_of_masks(tmp_path, written):
     source = plain(tmp_path, [HORSE, DOG])
     assert source.options.format == "masks"

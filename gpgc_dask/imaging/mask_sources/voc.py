@@ -59,13 +59,14 @@ class VocFolder(AnnotationSource):
 
     @classmethod
     def locate(cls, path: Path) -> Path | None:
-        """SegmentationClass, or the folder that contains it, here or two levels further down."""
+        """SegmentationClass, or the folder that contains it or JPEGImages, below it."""
         if not path.is_dir():
             return None
         if path.name == CLASSES:
             return path
         inside = [path, *sorted(path.glob("*/")), *sorted(path.glob("*/*/"))]
-        found = [folder for folder in inside if (folder / CLASSES).is_dir()]
+        known = (CLASSES, PHOTOS)
+        found = [folder for name in known for folder in inside if (folder / name).is_dir()]
         return found[0] if found else None
 
     @classmethod
@@ -73,8 +74,11 @@ class VocFolder(AnnotationSource):
         """Find the masks, and which classes they have."""
         given = Path(masks)
         root = given.parent if given.name == CLASSES else cls.locate(given)
-        if root is None or not root.is_dir():
-            raise InputError(f"{masks} has no folder {CLASSES}: name the root of the VOC dataset")
+        if root is None or not (root / CLASSES).is_dir():
+            raise InputError(
+                f"{masks} has no folder {CLASSES}: name the root of a VOC dataset with masks "
+                "(the boxes in Annotations are no outlines)"
+            )
         folder = Path(images)
         if folder in (given, root) and (root / PHOTOS).is_dir():
             folder = root / PHOTOS

@@ -46,12 +46,10 @@ class YoloFolder(AnnotationSource):
 
     @classmethod
     def locate(cls, path: Path) -> Path | None:
-        """A data.yaml, or a folder of text files with the names of the classes."""
+        """A data.yaml, or a folder in which some text file begins with the numbers of a shape."""
         if path.suffix.lower() in YAML:
             return path
-        if not path.is_dir() or next(_text_files(path), None) is None:
-            return None
-        return path if _names_file(path) is not None else None
+        return path if path.is_dir() and any(map(_has_shape, _text_files(path))) else None
 
     @classmethod
     def load(cls, images: str, masks: str) -> Annotations:
@@ -133,18 +131,26 @@ def _looks_labelled(path: Path) -> bool:
     return not first or first[0].isdigit()
 
 
+def _has_shape(path: Path) -> bool:
+    """Whether a text file begins with a line of numbers, at least as many as those of a box."""
+    with path.open("rb") as file:
+        parts = file.readline(200).split()
+    return len(parts) > BOX and all(set(part) <= set(b"0123456789.e-") for part in parts)
+
+
 def _text_files(root: Path) -> Iterator[Path]:
-    """Text files of labels in a folder of them, or of a dataset."""
+    """Text files in a folder and its subfolders."""
     for folder, _, files in os.walk(root):
         for name in sorted(files):
-            path = Path(folder, name)
-            if path.suffix == ".txt" and name not in LISTS and _looks_labelled(path):
-                yield path
+            if name.endswith(".txt") and name not in LISTS:
+                yield Path(folder, name)
 
 
 def _names_file(root: Path) -> Path | None:
     """The file with the names of the classes; None if there is none."""
-    for folder in [root, *root.parents][:LEVELS]:
+    # Only the folders of a dataset: others may have files of names too.
+    part = "labels" in (root.name, root.parent.name) or (root / "labels").is_dir()
+    for folder in [root, *root.parents][: LEVELS if part else 1]:
         files = sorted(folder.glob("*.y*ml"), key=lambda path: path.name != "data.yaml")
         for path in files:
             if path.suffix in YAML and path.is_file() and b"names" in path.read_bytes():
