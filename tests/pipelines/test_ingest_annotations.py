@@ -63,6 +63,8 @@ def test_selected_masks_are_written_as_png(tmp_path):
     dataset = open_dataset(tmp_path / "data.zarr")
     model = GPGC(rounds=0).fit(dataset)
     model.review(dataset)
+    # Annotations have the number of their line: the horse is drawn first but listed last.
+    assert set(model.objects_["annotation"]) >= {"a:1", "a:2", "b:1", "d:1", "d:2"}
     folder = write_folder(rank(model.review_), dataset.attrs["source"], tmp_path / "clean")
     masks = DatasetMasks.from_dataset(dataset)
     for number, photo in enumerate(SCENES):
