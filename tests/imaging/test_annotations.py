@@ -175,6 +175,8 @@ WRONG = [
      r"SegmentationClass/a\.png: not an image"),
     ("CVAT masks 1.1, labelmap", lambda p: edit_text(p / "labelmap.txt", "dog:9", "dog:8"),
      "the colour 9,200,30, which is of no class"),
+    ("CVAT masks 1.1, labelmap", lambda p: edit_text(p / "labelmap.txt", "dog:9,200", "dog:9"),
+     r"labelmap\.txt: line 3 is not of the form label:red,green,blue::"),
     ("CVAT polygons", lambda p: edit_text(p, "</annotations>", ""), "is not an XML file"),
     ("CVAT polygons", lambda p: edit_text(p, 'label="dog"', ""), "<polygon> has no label"),
     ("CVAT polygons", lambda p: edit_text(p, ";50.00,40.00;10.00,40.00", ""),

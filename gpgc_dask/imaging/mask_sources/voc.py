@@ -304,7 +304,7 @@ def read_labelmap(path: Path) -> list[tuple[str, tuple[int, int, int]]]:
         try:
             red, green, blue = (int(part) for part in rest.split(":")[0].split(","))
         except ValueError:
-            red = -1
+            red = green = blue = -1
         if not label or not all(0 <= band <= 255 for band in (red, green, blue)):
             raise InputError(f"{path}: line {number} is not of the form label:red,green,blue::")
         labels.append((label, (red, green, blue)))
