@@ -1,7 +1,7 @@
 """Sources of annotated photos: what all formats with categories have in common.
 
 A format is a subclass of :class:`AnnotationSource` that reads its files into photos. Photos are of
-two kinds: :class:`ShapesPhoto` with outlines, and those of :mod:`.pictures` with a picture of ids.
+two kinds: :class:`ShapesPhoto` with outlines, and those with a picture of ids.
 """
 
 from __future__ import annotations
