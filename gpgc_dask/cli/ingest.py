@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from enum import StrEnum
 from pathlib import Path
 from shlex import quote
@@ -53,6 +53,7 @@ EXAMPLE = (
     "Examples:\n\n"
     "gpgc ingest photos/ masks/ -o horses.zarr\n\n"
     "gpgc ingest JPEGImages/ SegmentationClass/ -o voc.zarr --foreground 13 --void 255\n\n"
+    "gpgc ingest VOC2012/ --category horse --category cow -o voc.zarr\n\n"
     "gpgc ingest train2017/ --coco instances_train2017.json --category horse -o coco.zarr\n\n"
     "gpgc ingest photos/ masks/ -o videos.zarr --group '^(.+)_' --annotator '_(.+)[.]'"
 )
@@ -73,7 +74,8 @@ def ingest(
     masks: Annotated[
         str | None,
         typer.Argument(
-            help="Folder of masks: PNGs named as their photos; or a file, see --format."
+            help="Folder of masks, PNGs named as their photos, or a file or folder of annotations, "
+            "see --format. May be omitted if IMAGES is the root of a YOLO or VOC dataset."
         ),
     ] = None,
     *,
@@ -85,8 +87,8 @@ def ingest(
         str | None,
         typer.Option(
             "--format",
-            help=f"Format of MASKS: {', '.join(MASK_SOURCES.names())}. Default: masks, a folder "
-            "of mask files.",
+            help=f"Format of MASKS: auto, {', '.join(MASK_SOURCES.names())}. Default: auto, the "
+            "one that the files have; masks is a folder of mask files.",
             rich_help_panel=MASKS,
         ),
     ] = None,
@@ -135,8 +137,8 @@ def ingest(
     category: Annotated[
         list[str] | None,
         typer.Option(
-            help="Category of the COCO file to take; may be repeated, for several classes. all: "
-            "every category that has annotations.",
+            help="Category of the annotations to take; may be repeated, for several classes. all: "
+            "every category that has outlines.",
             rich_help_panel=MASKS,
         ),
     ] = None,
@@ -144,8 +146,8 @@ def ingest(
         bool,
         typer.Option(
             "--with-empty/--without-empty",
-            help="Include images of the COCO file without an annotation of the categories, where "
-            "objects may be missing, or leave them out.",
+            help="Include images without an annotation of the categories, where objects may be "
+            "missing, or leave them out.",
             rich_help_panel=MASKS,
         ),
     ] = True,
@@ -222,7 +224,7 @@ def ingest(
     json: Json = False,
     client: Any,
 ) -> None:
-    """Make a dataset of a folder of images and a folder of masks.
+    """Make a dataset of a folder of images and their masks.
 
     Divides each photo into superpixels, labels each by the majority of its pixels in the mask, and
     computes its features: those of a network, the position and a constant. Finished images are
@@ -231,8 +233,8 @@ def ingest(
     """
     check_choice(resume=resume, overwrite=overwrite)
     check_output(folder=out, urls=True)
-    if (masks is None) == (coco is None):
-        raise InputError("name the masks: a folder, a file with its --format, or --coco FILE")
+    if masks is not None and coco is not None:
+        raise InputError("--coco excludes MASKS: name one of them")
     if coco is not None and mask_format not in (None, "coco"):
         raise InputError(f"--coco excludes --format {mask_format}: choose one")
     backbone_options = {
@@ -245,7 +247,7 @@ def ingest(
     from gpgc_dask.pipelines.ingest import ingest as ingest_images
 
     masks_as = MaskOptions(
-        format=mask_format or _default_format(coco, answers),
+        format=mask_format or ("auto" if coco is None else "coco"),
         suffix=mask_suffix,
         photo_suffix=photo_suffix,
         foreground=to_numbers(foreground, "--foreground"),
@@ -257,8 +259,9 @@ def ingest(
         with_empty=with_empty,
         answers=answers,
     )
+    place, masks_as = _recognise(images, masks or coco, masks_as)
     if write_classes:
-        _write_classes(images, masks or "", masks_as, write_classes)
+        _write_classes(images, place, masks_as, write_classes)
         return
 
     def recipe() -> Recipe:
@@ -274,7 +277,7 @@ def ingest(
     with Display() as display:
         report = ingest_images(
             images,
-            masks or coco or "",
+            place,
             out,
             recipe=recipe,
             masks_as=masks_as,
@@ -287,10 +290,18 @@ def ingest(
         _show(report)
 
 
-def _default_format(coco: str | None, answers: str) -> str:
-    if coco is not None:
-        return "coco"
-    return "answers" if answers else "masks"
+def _recognise(images: str, masks: str | None, options: MaskOptions) -> tuple[str, MaskOptions]:
+    """The masks and their format, which a note describes unless the user has named it."""
+    if options.format != "auto":
+        return masks or images, options
+    from gpgc_dask.imaging.mask_sources import recognise
+
+    found = recognise(images, masks or images, options)
+    if masks is None and not found.title:
+        raise InputError("name the masks: a folder, a file with its --format, or --coco FILE")
+    if found.title:
+        note(f"{found.masks} is read as {found.title} (--format {found.format})")
+    return found.masks, replace(options, format=found.format)
 
 
 def _find_network(

@@ -81,7 +81,7 @@ def rank_images(
     Columns: {columns}; with more than two classes also iou:CLASS, the agreement in each class. A
     terminal shows the worst images; a pipe gets the whole list as CSV.
 
-    With --objects: rank, annotation (its COCO id), image, class, kind, score (the probability that
+    With --objects: rank, annotation (its id), image, class, kind, score (the probability that
     the mask is right there; empty if it is too small to judge), x, y, width, height.
 
     With --people: {people}. JSON also contains an interval of the quality, the quality that is

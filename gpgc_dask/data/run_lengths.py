@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from gpgc_dask.core.arrays import Index, Mask
 from gpgc_dask.core.errors import InputError
 
-__all__ = ["decode", "encode"]
+__all__ = ["check_counts", "decode", "encode", "fill_runs"]
 
 FIRST = 48
 """Code of the character that stands for 0."""
@@ -60,9 +62,36 @@ def decode(counts: str, height: int, width: int) -> Mask:
     InputError
         If the text is not that of a region of this size.
     """
-    lengths = _run_lengths(counts)
-    if lengths.min(initial=0) < 0 or lengths.sum() != height * width:
+    return fill_runs(check_counts(counts, height, width), height, width)
+
+
+def check_counts(counts: str | Sequence[int], height: int, width: int) -> Index:
+    """Lengths of the runs of COCO's ``counts``, compressed or not, outside first.
+
+    Raises
+    ------
+    InputError
+        If they are not those of a region of this size.
+    """
+    if isinstance(counts, str):
+        return _check_lengths(_run_lengths(counts), height, width)
+    try:
+        return _check_lengths(np.array(counts, dtype=np.int64), height, width)
+    except (TypeError, ValueError, OverflowError):
+        raise InputError("run lengths are unreadable") from None
+
+
+def _check_lengths(lengths: Index, height: int, width: int) -> Index:
+    """The lengths of runs; an InputError if they do not sum up to the pixels."""
+    pixels = height * width
+    single = lengths.ndim == 1 and lengths.min(initial=0) >= 0 and lengths.max(initial=0) <= pixels
+    if not single or lengths.sum() != pixels:
         raise InputError(f"run lengths are not those of {height}×{width} pixels")
+    return lengths
+
+
+def fill_runs(lengths: Index, height: int, width: int) -> Mask:
+    """Pixels (height, width) of checked run lengths by columns."""
     values = np.arange(lengths.size) % 2 == 1
     return np.repeat(values, lengths).reshape(width, height).T
 

@@ -35,7 +35,7 @@ def write_folder(
     """Write ``images/`` and ``masks/`` of the selected images, as links to their files or copies.
 
     If the dataset came from a COCO file, ``annotations.json`` with the annotations of the selected
-    images is written in place of ``masks/``.
+    images is written in place of ``masks/``. Masks of other annotations are written as PNG files.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ def filter_coco(
     """
     if source["format"] != "coco":
         raise InputError(
-            "the model's dataset was made from a folder of masks, not from a COCO file: write a "
+            "the model's dataset was not made from a COCO instances file: write a "
             "list (-o keep.txt) or a folder (--folder)"
         )
     path = Path(target)

@@ -20,13 +20,13 @@ from pycocotools import mask as rle
 from gpgc_dask import GPGC, open_dataset
 from gpgc_dask.core.errors import InputError, PipelineError, UnusableFileError
 from gpgc_dask.data.verdicts import VerdictLog
+from gpgc_dask.imaging.runs import draw_polygons, fill_boxed_runs, read_brush
 from gpgc_dask.pipelines.ingest import MaskOptions, ingest
 from gpgc_dask.results.corrected import CorrectedMasks
 from gpgc_dask.results.export import export
 from gpgc_dask.results.export.runs import boxed_runs, brush_bytes
 from gpgc_dask.results.selection import filter_coco, write_folder
 from gpgc_dask.results.verdicts import import_verdicts, list_verdicts
-from gpgc_dask.results.verdicts.runs import draw_polygons, fill_boxed_runs, read_brush
 from gpgc_dask.storage.location import Location
 from tests.support import tool_files
 from tests.support.coco_files import write_coco

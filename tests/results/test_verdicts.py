@@ -14,10 +14,10 @@ from gpgc_dask import open_dataset
 from gpgc_dask.core.errors import InputError, MissingFileError, PipelineError
 from gpgc_dask.data.verdicts import Verdict, VerdictLog
 from gpgc_dask.imaging.corrections import make_correction
+from gpgc_dask.imaging.image_names import ImageNames
 from gpgc_dask.imaging.masks import MaskFormat
 from gpgc_dask.pipelines.ingest import MaskOptions, ingest
 from gpgc_dask.results.verdicts import import_verdicts, list_verdicts, write_verdicts
-from gpgc_dask.results.verdicts.names import ImageNames
 from gpgc_dask.results.verdicts.values import storage_format, to_values
 from gpgc_dask.storage.location import Location
 from tests.support.images import draw, save_pair

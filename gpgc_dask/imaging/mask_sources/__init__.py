@@ -1,4 +1,4 @@
-"""Sources of masks: a folder of mask files, a COCO file, and what others register."""
+"""Sources of masks: mask files, annotations of many formats, and what others register."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         file_digest,
         file_stamp,
     )
-    from gpgc_dask.imaging.mask_sources.find import open_source
+    from gpgc_dask.imaging.mask_sources.find import open_source, recognise
 
 __all__ = [
     "MASK_SOURCES",
@@ -30,6 +30,7 @@ __all__ = [
     "file_digest",
     "file_stamp",
     "open_source",
+    "recognise",
 ]
 
 # `gpgc ingest --help` lists the names and needs no NumPy for that.
@@ -45,6 +46,6 @@ __getattr__, __dir__, _ = attach(
             "file_digest",
             "file_stamp",
         ],
-        "find": ["open_source"],
+        "find": ["open_source", "recognise"],
     },
 )

@@ -87,10 +87,12 @@ class MaskOptions:
 
     Parameters
     ----------
-    format : str, default "masks"
+    format : str, default "auto"
         A registered mask source (``MASK_SOURCES.names()``): "masks" is a folder of mask files,
         "answers" one with several masks per photo, in a subfolder for each, "layers" one with
-        several files per photo that make up its mask, "coco" a COCO instances file.
+        several files per photo that make up its mask; "coco", "coco-panoptic", "yolo", "voc",
+        "cvat", "labelme" and "label-studio" are annotations. "auto" is the format that the files
+        have.
     suffix : str, default ""
         What follows the photo's name in the name of its mask: "_mask" pairs a.jpg with a_mask.png.
     photo_suffix : str, default ""
@@ -112,11 +114,11 @@ class MaskOptions:
     invert : bool, default False
         Whether foreground and background are swapped.
     categories : sequence of str, optional
-        Categories to take from a COCO file; several become several classes, and "all" are all that
-        have annotations, in the order of their ids.
+        Categories to take from annotations; several become several classes, and "all" are all that
+        have outlines, in the order of the file.
     with_empty : bool, default True
-        Whether images of a COCO file without an annotation of the categories are included: objects
-        may be missing there.
+        Whether images without an annotation of the categories are included: objects may be missing
+        there.
     answers : str, default ""
         For "answers": a CSV file with columns mask,image and perhaps annotator,date that names the
         photo of each mask. By default masks are in subfolders named as their photos.
@@ -128,7 +130,7 @@ class MaskOptions:
     ('background', 'foreground')
     """
 
-    format: str = "masks"
+    format: str = "auto"
     suffix: str = ""
     photo_suffix: str = ""
     foreground: Sequence[int] = ()
@@ -206,6 +208,8 @@ class MaskSource(ABC):
     """
 
     options_used: ClassVar[frozenset[str]] = frozenset()
+    title: ClassVar[str] = ""
+    """What the format is called in messages."""
 
     def __init__(
         self, images: str | PathLike[str], masks: str | PathLike[str], options: MaskOptions
@@ -236,6 +240,14 @@ class MaskSource(ABC):
     @abstractmethod
     def find_items(self) -> tuple[list[Item], list[Problem]]:
         """Find the photos that have a mask, and the files that cannot be used."""
+
+    @classmethod
+    def locate(cls, path: Path) -> Path | None:
+        """The masks of this format at a path that a user has named; None if there are none.
+
+        By this ``--format auto`` recognises a format, from names and the beginnings of files.
+        """
+        return None
 
     @property
     def mask_format(self) -> MaskFormat:

@@ -15,17 +15,20 @@ import numpy as np
 
 from gpgc_dask.core.arrays import Mask as Pixels
 from gpgc_dask.core.errors import InputError, Problem, UnusableFileError
+from gpgc_dask.data.run_lengths import check_counts, fill_runs
 from gpgc_dask.imaging.files import Pair, find_images
 from gpgc_dask.imaging.mask_sources.base import Item, Mask, MaskSource, file_stamp
+from gpgc_dask.imaging.mask_sources.categories import choose_categories
 from gpgc_dask.imaging.mask_sources.coco_content import (
-    MAX_COORDINATE,
     check_annotations,
     load_coco,
     segmentation_problem,
 )
+from gpgc_dask.imaging.mask_sources.documents import read_head
 from gpgc_dask.imaging.masks import Codes, MaskFormat, check_size, make_upright
 from gpgc_dask.imaging.objects import PhotoObject, make_object
 from gpgc_dask.imaging.photos import Orientation
+from gpgc_dask.imaging.runs import draw_polygons
 
 __all__ = [
     "CocoFile",
@@ -38,8 +41,8 @@ __all__ = [
 
 ANNOTATIONS = PurePosixPath("annotations.json")
 
-ALL = "all"
-"""Stands for all categories."""
+MAX_AREA = 1e12
+"""Areas in pixels beyond this are no areas."""
 
 
 @dataclass(frozen=True)
@@ -109,8 +112,14 @@ class CocoFile(MaskSource):
     One category is painted as 255, several as 1, 2, …; the background is 0.
     """
 
+    title = "COCO instances"
     options_used = frozenset(("categories", "with_empty"))
     categories: Sequence[str] = ()
+
+    @classmethod
+    def locate(cls, path: Path) -> Path | None:
+        """A JSON object; which one is checked when it is read."""
+        return path if read_head(path).lstrip().startswith("{") else None
 
     @property
     def mask_format(self) -> MaskFormat:
@@ -123,7 +132,9 @@ class CocoFile(MaskSource):
         """Find the photos, with ``with_empty=False`` those that show one of the categories."""
         content = load_coco(self.masks)
         check_annotations(content, self.masks)
-        self.categories = _find_categories(content, self.options.categories, self.masks)
+        source = (self.images, self.masks, "coco")
+        known, used = _known_categories(content)
+        self.categories = choose_categories(self.options.categories, known, used, source)
         masks = _masks(content, self.categories, self.masks)
         present = set(find_images(self.images))
         items, problems = [], []
@@ -203,29 +214,16 @@ def _masks(
 def annotation_size(annotation: Any) -> float:
     """Area of an annotation; 0 if it has none."""
     area = annotation.get("area")
-    return float(area) if isinstance(area, (int, float)) else 0.0
+    # Numbers of other kinds, such as NaN, have no place in an order.
+    return float(area) if isinstance(area, (int, float)) and 0 <= area < MAX_AREA else 0.0
 
 
-def _find_categories(
-    content: dict[str, Any], categories: Sequence[str], path: str | PathLike[str]
-) -> list[str]:
-    """The chosen categories; "all" are those that have annotations, in the order of their ids."""
+def _known_categories(content: dict[str, Any]) -> tuple[list[str], set[str]]:
+    """Names of all categories, in the order of their ids, and of those that have annotations."""
     names = {category["id"]: category["name"] for category in content["categories"]}
     used = {one["category_id"] for one in content["annotations"] if one.get("segmentation")}
-    if list(categories) == [ALL] and ALL not in names.values():
-        known = sorted(used, key=lambda number: (isinstance(number, str), number))
-        categories = list(dict.fromkeys(names[number] for number in known))
-        if not categories:
-            raise InputError(f"{path} has no annotation with a segmentation")
-    _category_codes(content, categories, path)
-    shown = {names[number] for number in used}
-    vanished = [name for name in categories if name not in shown]
-    if vanished:
-        raise InputError(
-            f"{path} has no annotation of {', '.join(vanished)}: there is nothing to learn it "
-            "from; omit it, or choose another category"
-        )
-    return list(categories)
+    ordered = sorted(names, key=lambda number: (isinstance(number, str), number))
+    return list(dict.fromkeys(names[n] for n in ordered)), {names[n] for n in used}
 
 
 def _category_codes(
@@ -236,37 +234,25 @@ def _category_codes(
     for category in content["categories"]:
         ids[category["name"]].append(category["id"])
     unknown = [name for name in categories if name not in ids]
-    if unknown or not categories:
-        known = f"it has {', '.join(sorted(ids))}"
-        if unknown:
-            raise InputError(f"{path} has no category {', '.join(unknown)}; {known}")
-        raise InputError(f"name the categories of {path} to take (--category NAME); {known}")
+    if unknown:
+        raise InputError(f"{path} has no category {', '.join(unknown)}; it has {', '.join(ids)}")
     return {number: code for code, name in enumerate(categories, start=1) for number in ids[name]}
 
 
 def decode_segmentation(segmentation: Any, height: int, width: int) -> Pixels | None:
     """Pixels (height, width) of a region; None if it has no area."""
-    from pycocotools import mask as rle
-
     try:
-        run_lengths = _to_run_lengths(segmentation, height, width)
-        return None if run_lengths is None else rle.decode(run_lengths).astype(bool)
+        if isinstance(segmentation, list):
+            return _draw(segmentation, height, width)
+        if list(segmentation["size"]) != [height, width]:
+            raise InputError(f"run lengths for {segmentation['size']}, image of {[height, width]}")
+        # pycocotools would return uninitialised memory for lengths that end too early.
+        return fill_runs(check_counts(segmentation["counts"], height, width), height, width)
     except (ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
         raise UnusableFileError(f"the COCO file has an unreadable segmentation: {error}") from None
 
 
-def _to_run_lengths(segmentation: Any, height: int, width: int) -> Any:
-    """Compressed run lengths of polygons or run lengths; None if there is no area."""
-    from pycocotools import mask as rle
-
-    if isinstance(segmentation, list):
-        # Four numbers would be taken for a box: two points enclose nothing.
-        polygons = [polygon for polygon in segmentation if len(polygon) >= 6]
-        if any(not abs(number) < MAX_COORDINATE for polygon in polygons for number in polygon):
-            raise InputError(f"a coordinate is not within ±{MAX_COORDINATE:g}")
-        return rle.merge(rle.frPyObjects(polygons, height, width)) if polygons else None
-    if list(segmentation["size"]) != [height, width]:
-        raise InputError(f"run lengths for {segmentation['size']}, image of {[height, width]}")
-    if isinstance(segmentation["counts"], list):
-        return rle.frPyObjects(segmentation, height, width)
-    return segmentation
+def _draw(polygons: list[Any], height: int, width: int) -> Pixels | None:
+    """Pixels of polygons; two points enclose nothing."""
+    drawn = [polygon for polygon in polygons if len(polygon) >= 6]
+    return draw_polygons(drawn, height, width) if drawn else None

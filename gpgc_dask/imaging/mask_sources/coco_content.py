@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from os import PathLike
-from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from gpgc_dask.core.errors import InputError
+from gpgc_dask.data.run_lengths import check_counts
+from gpgc_dask.imaging.mask_sources.documents import load_json
+from gpgc_dask.imaging.runs import MAX_COORDINATE
 
-__all__ = ["MAX_COORDINATE", "check_annotations", "load_coco", "segmentation_problem"]
+__all__ = [
+    "check_annotations",
+    "check_entries",
+    "check_images",
+    "load_coco",
+    "segmentation_problem",
+]
 
 NEEDED: dict[str, dict[str, tuple[type, ...]]] = {
     "images": {
@@ -25,34 +33,51 @@ NEEDED: dict[str, dict[str, tuple[type, ...]]] = {
 }
 """Keys that the entries of a COCO instances file must have, and their types."""
 
-MAX_COORDINATE = 1e6
-"""Coordinates in pixels beyond this make pycocotools fail or crash."""
-
 
 def load_coco(path: str | PathLike[str]) -> dict[str, Any]:
     """Read and check a COCO instances file."""
-    try:
-        content = json.loads(Path(path).expanduser().read_bytes())
-        complete = all(isinstance(content[name], list) for name in NEEDED)
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise InputError(f"{path} is not a JSON file: {error}") from None
-    except (KeyError, TypeError):
-        complete = False
-    if not complete:
-        raise InputError(
-            f"{path} is not a COCO instances file: it lacks images, annotations or categories"
-        )
-    for name, keys in NEEDED.items():
+    content = load_json(path)
+    check_entries(content, path, NEEDED, "a COCO instances file")
+    check_images(content, path)
+    for number, image in enumerate(content["images"]):
+        for side in ("height", "width"):
+            if not 0 < image[side] <= MAX_COORDINATE:
+                raise InputError(f"{path}: images[{number}] has the {side} {image[side]}")
+    return dict(content)
+
+
+def check_entries(
+    content: Any,
+    path: str | PathLike[str],
+    needed: Mapping[str, Mapping[str, tuple[type, ...]]],
+    title: str,
+) -> None:
+    """Raise an InputError if a list or a key of its entries lacks, or is of another type."""
+    if not isinstance(content, dict) or not all(
+        isinstance(content.get(name), list) for name in needed
+    ):
+        raise InputError(f"{path} is not {title}: it lacks {' or '.join(needed)}")
+    for name, keys in needed.items():
         for number, entry in enumerate(content[name]):
             for key, kinds in keys.items():
                 if not isinstance(entry, dict) or not isinstance(entry.get(key), kinds):
                     raise InputError(f"{path}: {name}[{number}] has no {key}, or none of its type")
+            for key in ("id", "category_id"):
+                if not isinstance(entry.get(key), (int, str, NoneType)):
+                    raise InputError(f"{path}: {name}[{number}] has an {key} that is no number")
+    ids = Counter(one["id"] for one in content["categories"])
+    doubled = [value for value, count in ids.items() if count > 1]
+    if doubled:
+        raise InputError(f"{path} has several categories of id {doubled[0]}: list each once")
+
+
+def check_images(content: dict[str, Any], path: str | PathLike[str]) -> None:
+    """Raise an InputError if images have no names and ids of their own."""
     for key in ("file_name", "id"):
         counts = Counter(image[key] for image in content["images"])
         doubled = [value for value, count in counts.items() if count > 1]
         if doubled:
             raise InputError(f"{path} has several images of {key} {doubled[0]}: list each once")
-    return dict(content)
 
 
 def check_annotations(content: dict[str, Any], path: str | PathLike[str]) -> None:
@@ -90,12 +115,31 @@ def segmentation_problem(segmentation: Any, height: int, width: int) -> str | No
         short = [size for size in sizes if size < 6 or size % 2]
         if short:
             return f"a polygon of {short[0]} numbers, which needs at least 3 points (x, y)"
-        return None
+        return _outside(segmentation, height, width)
     if not isinstance(segmentation, dict) or "counts" not in segmentation:
         return "neither polygons nor run lengths"
     size = segmentation.get("size")
     if size != [height, width]:
         return f"run lengths for a size of {size}, where the image has {[height, width]}"
+    try:
+        check_counts(segmentation["counts"], height, width)
+    except InputError as error:
+        return f"wrong {error}"
+    return None
+
+
+def _outside(polygons: list[list[Any]], height: int, width: int) -> str | None:
+    """That a polygon is completely outside of its image, or has coordinates that are no numbers."""
+    for polygon in polygons:
+        try:
+            for numbers, side in ((polygon[::2], width), (polygon[1::2], height)):
+                if max(numbers) < 0 or min(numbers) > side:
+                    return (
+                        f"a polygon completely outside of the image of {width}×{height} pixels, at "
+                        f"x {polygon[0]:g}, y {polygon[1]:g}"
+                    )
+        except (TypeError, ValueError, OverflowError):
+            return "a polygon with coordinates that are no numbers"
     return None
 
 

@@ -21,7 +21,13 @@ MASK_SOURCES: Registry[type[MaskSource]] = Registry(
         "masks": "gpgc_dask.imaging.mask_sources.folder:MaskFolder",
         "answers": "gpgc_dask.imaging.mask_sources.answers:AnswerFolder",
         "layers": "gpgc_dask.imaging.mask_sources.layers:LayerFolder",
+        "coco-panoptic": "gpgc_dask.imaging.mask_sources.panoptic:PanopticFile",
         "coco": "gpgc_dask.imaging.mask_sources.coco:CocoFile",
+        "yolo": "gpgc_dask.imaging.mask_sources.yolo:YoloFolder",
+        "voc": "gpgc_dask.imaging.mask_sources.voc:VocFolder",
+        "cvat": "gpgc_dask.imaging.mask_sources.cvat:CvatFile",
+        "labelme": "gpgc_dask.imaging.mask_sources.labelme:LabelMeFolder",
+        "label-studio": "gpgc_dask.imaging.mask_sources.label_studio:LabelStudioFile",
     },
     "gpgc_dask.mask_sources",
 )

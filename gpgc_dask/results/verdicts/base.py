@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -13,10 +12,11 @@ import numpy as np
 
 from gpgc_dask.core.errors import InputError, Problem
 from gpgc_dask.data.verdicts import VerdictKind
+from gpgc_dask.imaging.image_names import ImageNames
 from gpgc_dask.imaging.mask_sources import Mask
 from gpgc_dask.imaging.masks import VOID, Codes, MaskFormat, check_size, make_upright
 from gpgc_dask.imaging.photos import Orientation
-from gpgc_dask.results.verdicts.names import ImageNames, find_label, label_codes
+from gpgc_dask.results.verdicts.names import find_label, label_codes
 
 __all__ = [
     "DrawnMask",
@@ -25,13 +25,8 @@ __all__ = [
     "ImportOptions",
     "Target",
     "count_text",
-    "load_json",
-    "read_head",
     "some_names",
 ]
-
-HEAD_BYTES = 4096
-"""Bytes at the start of a file by which its format is recognised."""
 
 
 @dataclass(frozen=True)
@@ -193,24 +188,6 @@ class DrawnMask:
         for code, draw in self.regions:
             codes[draw()] = code
         return make_upright(codes, orientation)
-
-
-def read_head(path: Path) -> str:
-    """The first characters of a file; empty if it is a folder."""
-    if not path.is_file():
-        return ""
-    with path.open("rb") as file:
-        return file.read(HEAD_BYTES).decode("utf-8-sig", errors="replace")
-
-
-def load_json(path: Path) -> Any:
-    """Content of a JSON file; an InputError if it is none."""
-    try:
-        return json.loads(path.read_bytes())
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise InputError(f"{path} is not a JSON file: {error}") from None
-    except RecursionError:
-        raise InputError(f"{path} is not a usable JSON file: it is nested too deeply") from None
 
 
 def count_text(number: int, what: str) -> str:

@@ -15,12 +15,12 @@ from gpgc_dask.imaging.mask_sources.coco_content import (
     load_coco,
     segmentation_problem,
 )
+from gpgc_dask.imaging.mask_sources.documents import read_head
 from gpgc_dask.results.verdicts.base import (
     DrawnMask,
     Entry,
     ImportFormat,
     count_text,
-    read_head,
     some_names,
 )
 

@@ -10,8 +10,9 @@ from typing import Any, get_args
 from gpgc_dask.core.errors import InputError, Problem
 from gpgc_dask.data.verdicts import ID, VerdictKind
 from gpgc_dask.imaging.files import find_images
+from gpgc_dask.imaging.mask_sources.documents import read_head
 from gpgc_dask.imaging.mask_sources.folder import MaskFile
-from gpgc_dask.results.verdicts.base import Entry, ImportFormat, read_head
+from gpgc_dask.results.verdicts.base import Entry, ImportFormat
 from gpgc_dask.results.verdicts.values import mask_folder, storage_format
 
 __all__ = ["CsvFile"]

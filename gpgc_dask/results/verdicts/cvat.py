@@ -10,6 +10,9 @@ from xml.etree import ElementTree as Xml
 
 from gpgc_dask.core.arrays import Mask
 from gpgc_dask.core.errors import GpgcError, InputError, Problem, UnusableFileError
+from gpgc_dask.imaging.mask_sources.cvat import load_annotations
+from gpgc_dask.imaging.mask_sources.documents import read_head
+from gpgc_dask.imaging.runs import draw_polygons, fill_boxed_runs
 from gpgc_dask.results.export.cvat import REVIEW
 from gpgc_dask.results.export.images import VERDICTS
 from gpgc_dask.results.verdicts.base import (
@@ -17,9 +20,7 @@ from gpgc_dask.results.verdicts.base import (
     Entry,
     ImportFormat,
     count_text,
-    read_head,
 )
-from gpgc_dask.results.verdicts.runs import draw_polygons, fill_boxed_runs
 
 __all__ = ["CvatXml"]
 
@@ -44,7 +45,7 @@ class CvatXml(ImportFormat):
 
     def entries(self) -> list[Entry]:
         """One entry per image that has a shape or a tag."""
-        root = self._root()
+        root = load_annotations(self.source)
         at = (root.findtext("meta/dumped") or "").strip()
         entries, ignored = [], Counter[str]()
         for element in root.iter("image"):
@@ -61,19 +62,6 @@ class CvatXml(ImportFormat):
             kinds = ", ".join(count_text(count, tag) for tag, count in sorted(ignored.items()))
             self.notes.append(f"shapes that are no masks or polygons are ignored: {kinds}")
         return entries
-
-    def _root(self) -> Xml.Element:
-        try:
-            # Python's expat limits the amplification by entities, and reads no external ones.
-            root = Xml.parse(self.source).getroot()
-        except Xml.ParseError as error:
-            raise InputError(f"{self.source} is not an XML file: {error}") from None
-        if root.tag != "annotations" or root.find("track") is not None:
-            raise InputError(
-                f"{self.source} is not in the format CVAT for images 1.1: export the task in that "
-                "format"
-            )
-        return root
 
     def _entry(self, name: str, element: Xml.Element, at: str) -> Entry:
         size = tuple(_number(element, key) for key in ("height", "width"))

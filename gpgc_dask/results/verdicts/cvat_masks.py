@@ -10,6 +10,7 @@ import numpy as np
 
 from gpgc_dask.core.errors import InputError, UnusableFileError
 from gpgc_dask.imaging.files import find_images
+from gpgc_dask.imaging.mask_sources.voc import read_labelmap
 from gpgc_dask.imaging.masks import Codes, check_size, make_upright
 from gpgc_dask.imaging.photos import Orientation, decoding, open_image
 from gpgc_dask.results.verdicts.base import Entry, ImportFormat
@@ -49,18 +50,8 @@ class CvatMasks(ImportFormat):
         colours: dict[int, int] = {}
         unknown: dict[int, str] = {}
         path = self.source / LABELMAP
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-            text = line.strip()
-            if not text or text.startswith("#"):
-                continue
-            label, _, rest = text.partition(":")
-            try:
-                red, green, blue = (int(part) for part in rest.split(":")[0].split(","))
-            except ValueError:
-                raise InputError(
-                    f"{path}: line {number} is not of the form label:red,green,blue::"
-                ) from None
-            colour = _packed(np.array([red, green, blue]))
+        for label, rgb in read_labelmap(path):
+            colour = _packed(np.array(rgb))
             if label == BACKGROUND:
                 colours[int(colour)] = self.target.empty
                 continue

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
 
 from gpgc_dask.core.errors import GpgcError, InputError, Problem, UnusableFileError
+from gpgc_dask.imaging.image_names import ImageNames
+from gpgc_dask.imaging.mask_sources.documents import read_head
+from gpgc_dask.imaging.mask_sources.label_studio import (
+    annotation_time,
+    image_candidates,
+    load_tasks,
+)
+from gpgc_dask.imaging.runs import draw_polygons, read_brush
 from gpgc_dask.results.export.images import VERDICTS
 from gpgc_dask.results.verdicts.base import (
     DrawnMask,
     Entry,
     ImportFormat,
     count_text,
-    load_json,
-    read_head,
     some_names,
 )
-from gpgc_dask.results.verdicts.names import ImageNames
-from gpgc_dask.results.verdicts.runs import draw_polygons, read_brush
 
-__all__ = ["LabelStudioJson", "load_tasks", "task_image"]
-
-UPLOAD = re.compile(r"[0-9a-f]{8}-")
-"""What Label Studio puts in front of the names of uploaded files."""
+__all__ = ["LabelStudioJson", "task_image"]
 
 Size = tuple[int, int]
 
@@ -59,7 +58,7 @@ class LabelStudioJson(ImportFormat):
             if len(own) > 1:
                 several.append(name)
             try:
-                entry = self._entry(name, max(own, key=_time))
+                entry = self._entry(name, max(own, key=annotation_time))
             except GpgcError as error:
                 self.problems.append(Problem(name, str(error)))
                 continue
@@ -88,7 +87,7 @@ class LabelStudioJson(ImportFormat):
             "confirmed" if blank else "rejected" if chosen == "rejected" else None,
             finished=True,
             by=_person(annotation.get("completed_by")),
-            at=_time(annotation),
+            at=annotation_time(annotation),
             place=f"annotation {annotation.get('id')}",
         )
 
@@ -128,26 +127,6 @@ class LabelStudioJson(ImportFormat):
             )
 
 
-def load_tasks(path: Path) -> list[dict[str, Any]]:
-    """Tasks of a JSON export; an InputError if it is none."""
-    content = load_json(path)
-    tasks = content if isinstance(content, list) else [content]
-    for task in tasks:
-        if not isinstance(task, dict) or not isinstance(task.get("data"), dict):
-            raise InputError(
-                f"{path} is not a JSON export of Label Studio: choose JSON, not JSON-MIN or "
-                "another format, in Export"
-            )
-        if not isinstance(task.setdefault("annotations", []), list):
-            raise InputError(f"{path}: the annotations of task {task.get('id')} are no list")
-    if not any(task["annotations"] for task in tasks):
-        raise InputError(
-            f"{path} has no annotation: it may be the file of tasks. Export the project from Label "
-            "Studio as JSON"
-        )
-    return tasks
-
-
 def task_image(task: Mapping[str, Any], names: ImageNames) -> str:
     """The image of a task: by its name, or else by the URL of its photo.
 
@@ -156,34 +135,13 @@ def task_image(task: Mapping[str, Any], names: ImageNames) -> str:
     InputError
         If the dataset does not have it.
     """
-    data = task["data"]
-    candidates = [data.get("name"), *(_path(data.get(key)) for key in ("image", "img", "url"))]
     problem = InputError("it names no image")
-    for text in candidates:
-        for variant in dict.fromkeys((text, _without_upload(text))) if text else ():
-            try:
-                return names.find(str(variant))
-            except InputError as error:
-                problem = InputError(f"{variant}: {error}")
+    for name in image_candidates(task):
+        try:
+            return names.find(name)
+        except InputError as error:
+            problem = InputError(f"{name}: {error}")
     raise problem
-
-
-def _path(url: Any) -> str | None:
-    """Path of a photo from its URL; local files are named in the query."""
-    if not isinstance(url, str) or not url:
-        return None
-    parts = urlsplit(url)
-    local = parse_qs(parts.query).get("d")
-    return local[0] if local else unquote(parts.path).lstrip("/")
-
-
-def _without_upload(path: Any) -> str:
-    folder, slash, name = str(path).rpartition("/")
-    return folder + slash + UPLOAD.sub("", name, count=1)
-
-
-def _time(annotation: Mapping[str, Any]) -> str:
-    return str(annotation.get("updated_at") or annotation.get("created_at") or "")
 
 
 def _person(completed_by: Any) -> str:

@@ -11,11 +11,12 @@ import numpy as np
 
 from gpgc_dask.core.errors import InputError, Problem
 from gpgc_dask.imaging.files import find_images
+from gpgc_dask.imaging.mask_sources.label_studio import load_tasks
 from gpgc_dask.imaging.masks import Codes, check_size, make_upright
 from gpgc_dask.imaging.photos import Orientation, decoding, open_image
+from gpgc_dask.imaging.runs import OPAQUE
 from gpgc_dask.results.verdicts.base import Entry, ImportFormat
-from gpgc_dask.results.verdicts.label_studio import load_tasks, task_image
-from gpgc_dask.results.verdicts.runs import OPAQUE
+from gpgc_dask.results.verdicts.label_studio import task_image
 
 __all__ = ["LabelStudioPng"]
 

@@ -1,89 +1,13 @@
-"""From the names that other tools give images and labels to those of a dataset."""
+"""From the labels of other tools to the classes of a dataset."""
 
 from __future__ import annotations
 
-import unicodedata
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from pathlib import PurePosixPath
+from collections.abc import Mapping
 
 from gpgc_dask.core.errors import InputError
-from gpgc_dask.imaging.files import IMAGE_SUFFIXES
 from gpgc_dask.imaging.masks import VOID, MaskFormat
 
-__all__ = ["ImageNames", "find_label", "label_codes"]
-
-
-class ImageNames:
-    """Finds the image of a dataset that a tool means.
-
-    Tools drop the ending of a name or the folders in front of it, or put other folders there: an
-    image is found by the parts at the end of its path, if these fit one image only.
-
-    Parameters
-    ----------
-    names : iterable of str
-        Names of the images.
-
-    Examples
-    --------
-    >>> from gpgc_dask.results.verdicts.names import ImageNames
-    >>> names = ImageNames(["a/horse.jpg", "b/horse.jpg", "b/cat.jpg"])
-    >>> names.find("cat"), names.find("photos/b/horse.jpg")
-    ('b/cat.jpg', 'b/horse.jpg')
-    """
-
-    def __init__(self, names: Iterable[str]) -> None:
-        self.names = [str(name) for name in names]
-        self._exact = {_normal(name): name for name in self.names}
-        self._by_end: dict[str, list[tuple[tuple[str, ...], str]]] = defaultdict(list)
-        for name in self.names:
-            parts = _parts(name)
-            self._by_end[parts[-1]].append((parts, name))
-
-    def find(self, text: str) -> str:
-        """Return the image of this name or path.
-
-        Raises
-        ------
-        InputError
-            If there is none, or more than one.
-        """
-        wanted = _normal(text.replace("\\", "/"))
-        if wanted in self._exact:
-            return self._exact[wanted]
-        parts = _parts(wanted)
-        fitting = [name for own, name in self._by_end.get(parts[-1], []) if _same_end(own, parts)]
-        same = [name for own, name in self._by_end.get(parts[-1], []) if own == parts]
-        found = same or fitting
-        if not found:
-            raise InputError("the dataset has no image of this name")
-        if len(found) > 1:
-            raise InputError(
-                "several images of the dataset have this name: keep the folders in the names"
-            )
-        return found[0]
-
-
-def _normal(name: str) -> str:
-    """A letter may have two Unicode forms; file systems and tools differ in which they store."""
-    return unicodedata.normalize("NFC", name)
-
-
-def _parts(name: str) -> tuple[str, ...]:
-    """Parts of a path; no part keeps the ending of an image file."""
-    parts = PurePosixPath(_normal(name)).parts or ("",)
-    return tuple(_without_ending(part) for part in parts)
-
-
-def _without_ending(part: str) -> str:
-    path = PurePosixPath(part)
-    return path.stem if path.suffix.lower() in IMAGE_SUFFIXES else part
-
-
-def _same_end(first: tuple[str, ...], second: tuple[str, ...]) -> bool:
-    common = min(len(first), len(second))
-    return first[-common:] == second[-common:]
+__all__ = ["find_label", "label_codes"]
 
 
 def label_codes(fmt: MaskFormat) -> dict[str, int]:

@@ -23,6 +23,7 @@ from gpgc_dask.data.dataset import open_dataset, text_values
 from gpgc_dask.data.maps import map_chunks
 from gpgc_dask.data.verdicts import Verdict, VerdictKind, VerdictLog, latest
 from gpgc_dask.imaging.corrections import make_correction
+from gpgc_dask.imaging.image_names import ImageNames
 from gpgc_dask.imaging.masks import MaskFormat
 from gpgc_dask.imaging.photos import silence_pillow
 from gpgc_dask.results.verdicts.base import (
@@ -34,7 +35,6 @@ from gpgc_dask.results.verdicts.base import (
     some_names,
 )
 from gpgc_dask.results.verdicts.given import GivenMasks
-from gpgc_dask.results.verdicts.names import ImageNames
 from gpgc_dask.results.verdicts.registry import IMPORTS
 from gpgc_dask.storage.location import MAX_CONCURRENT, Location
 

@@ -8,9 +8,18 @@ import numpy as np
 
 from gpgc_dask.core.arrays import Labels, Mask
 from gpgc_dask.core.errors import InputError, UnusableFileError
-from gpgc_dask.imaging.mask_sources.coco_content import MAX_COORDINATE
 
-__all__ = ["draw_polygons", "fill_boxed_runs", "read_brush"]
+__all__ = [
+    "MAX_COORDINATE",
+    "check_brush",
+    "check_runs",
+    "draw_polygons",
+    "fill_boxed_runs",
+    "read_brush",
+]
+
+MAX_COORDINATE = 1e6
+"""Coordinates in pixels beyond this make pycocotools fail or crash."""
 
 CHANNELS = 4
 """Label Studio's masks are pictures of red, green, blue and alpha."""
@@ -43,6 +52,15 @@ def read_brush(content: Sequence[int], height: int, width: int) -> Mask:
     except (TypeError, ValueError, IndexError) as error:
         raise UnusableFileError(f"a brush cannot be decoded: {error}") from None
     return values.reshape(height, width, CHANNELS)[..., CHANNELS - 1] >= OPAQUE
+
+
+def check_brush(content: bytes, height: int, width: int) -> None:
+    """Raise an UnusableFileError if a brush announces another size than that of its photo."""
+    announced, expected = int.from_bytes(content[:4], "big"), CHANNELS * height * width
+    if announced != expected:
+        raise UnusableFileError(
+            f"a brush cannot be decoded: it has {announced:,} values, and the photo {expected:,}"
+        )
 
 
 class _Bits:
@@ -105,17 +123,26 @@ def fill_boxed_runs(
     UnusableFileError
         If the lengths do not fill the box, or the box is not within the photo.
     """
+    runs = check_runs(lengths, box, height, width)
     left, top, box_width, box_height = box
-    runs = np.asarray(lengths, dtype=np.int64)
-    within = left >= 0 and top >= 0 and left + box_width <= width and top + box_height <= height
-    if not within or box_width < 1 or box_height < 1:
-        raise UnusableFileError(f"a mask at {box} is not within the photo of {width}×{height}")
-    if runs.size == 0 or runs.min() < 0 or runs.sum() != box_width * box_height:
-        raise UnusableFileError(f"the run lengths of a mask do not fill its box {box}")
     inside = np.zeros((height, width), dtype=bool)
     values = np.repeat(np.arange(runs.size) % 2 == 1, runs)
     inside[top : top + box_height, left : left + box_width] = values.reshape(box_height, box_width)
     return inside
+
+
+def check_runs(
+    lengths: Sequence[int], box: tuple[int, int, int, int], height: float, width: float
+) -> Labels:
+    """The run lengths as an array; an UnusableFileError if they do not fill a box in the photo."""
+    left, top, box_width, box_height = box
+    within = left >= 0 and top >= 0 and left + box_width <= width and top + box_height <= height
+    if not within or box_width < 1 or box_height < 1:
+        raise UnusableFileError(f"a mask at {box} is not within the photo of {width}×{height}")
+    area = box_width * box_height
+    if not lengths or min(lengths) < 0 or max(lengths) > area or sum(lengths) != area:
+        raise UnusableFileError(f"the run lengths of a mask do not fill its box {box}")
+    return np.asarray(lengths, dtype=np.int64)
 
 
 def draw_polygons(polygons: Sequence[Sequence[float]], height: int, width: int) -> Mask:

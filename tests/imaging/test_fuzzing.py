@@ -1,0 +1,30 @@
+"""Corrupted annotations: a clear error or a result, never another exception or a hang."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.fuzzing import READERS, FuzzReader, run_cases
+
+CASES = 60
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_corrupted_files_are_an_error_or_a_result(name):
+    outcome = run_cases(READERS[name], CASES, seed=1)
+    assert not outcome.failures, "\n".join(outcome.failures)
+    assert outcome.errors
+    assert outcome.errors + outcome.read == CASES
+
+
+def test_failures_are_noticed(tmp_path):
+    def write(folder):
+        (folder / "a.txt").write_text("1 2 3")
+        return [folder / "a.txt"]
+
+    def read(folder):
+        assert [float(word) for word in (folder / "a.txt").read_text().split()] == [1, 2, 3]
+
+    outcome = run_cases(FuzzReader(write, read), 20)
+    assert outcome.failures
+    assert outcome.errors == 0
