@@ -37,6 +37,7 @@ from gpgc_dask.cli.options import (
     to_classes,
     to_colour,
     to_numbers,
+    to_stretch,
 )
 from gpgc_dask.core.errors import InputError
 from gpgc_dask.imaging.backbones import list_backbones
@@ -55,6 +56,7 @@ EXAMPLE = (
     "gpgc ingest photos/ masks/ -o videos.zarr --group '^(.+)_' --annotator '_(.+)[.]'"
 )
 
+PHOTOS = "Reading photos"
 ABOUT = "Groups and annotators"
 
 
@@ -193,6 +195,16 @@ def ingest(
     dtype: Annotated[
         Dtype, typer.Option(help="Type of the stored features.", rich_help_panel=FEATURES)
     ] = Dtype.FLOAT32,
+    stretch: Annotated[
+        str,
+        typer.Option(
+            help="Values of 16-bit, 32-bit and float photos that become black and white: "
+            "percentiles 0.1 and 99.9 of the dataset or of each image, none (the full scale of the "
+            "type), or two values such as 0,4095. Photos of 8 bits stay as they are.",
+            metavar="dataset|image|none|LOW,HIGH",
+            rich_help_panel=PHOTOS,
+        ),
+    ] = "dataset",
     on_error: OnErrorOption = OnError.RAISE,
     resume: Resume = False,
     overwrite: Overwrite = False,
@@ -219,6 +231,7 @@ def ingest(
         "std": to_colour(std, "--std"),
     }
     from gpgc_dask.imaging.backbones import find_backbone
+    from gpgc_dask.imaging.photo_format import PhotoFormat
     from gpgc_dask.pipelines.ingest import ImageInfo, MaskOptions, Recipe, RunOptions
     from gpgc_dask.pipelines.ingest import ingest as ingest_images
 
@@ -236,6 +249,7 @@ def ingest(
                 compactness=compactness,
                 side=side,
                 dtype=dtype.value,
+                photos=PhotoFormat(stretch=to_stretch(stretch)),
             ),
             masks_as=MaskOptions(
                 format=mask_format or _default_format(coco, answers),
@@ -270,6 +284,8 @@ def _show(report: IngestReport) -> None:
         f"{report.superpixels:,} superpixels × {report.features:,} features, "
         f"in {time_text(report.elapsed)}"
     )
+    for note in report.notes:
+        print_out(f"  {escape(note)}")
     if report.objects:
         print_out(
             f"  {report.objects:,} annotations; {report.without_objects:,} images have none: "

@@ -187,7 +187,7 @@ class Predictor:
                 "values for them: call model.predict and imaging.paint in Python"
             )
         return cls(
-            Recipe(restore_backbone(origin["backbone"], backbone), **origin["recipe"]),
+            Recipe.from_json(restore_backbone(origin["backbone"], backbone), origin["recipe"]),
             model.coef_[0] if len(model.coef_) == 1 else model.coef_.T,
             model.classes_.astype(np.intp),
             values,

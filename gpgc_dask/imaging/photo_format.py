@@ -1,0 +1,84 @@
+"""Which values of a photo's file are used, and how they become RGB of 8 bits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from gpgc_dask.core.errors import InputError
+
+__all__ = ["STRETCHES", "PhotoFormat", "stored_format"]
+
+STRETCHES = ("dataset", "image", "none")
+
+
+@dataclass(frozen=True)
+class PhotoFormat:
+    """How photos become RGB of 8 bits. Photos of 8 bits are used as they are.
+
+    Parameters
+    ----------
+    stretch : str or (float, float), default "dataset"
+        What becomes black and white in photos of 16 bits, 32 bits or floats: percentiles 0.1 and
+        99.9 of a sample of the "dataset", or of each "image"; the full scale of the type ("none");
+        or two values, such as (0, 4095).
+    levels : (float, float), optional
+        The values that the percentiles of the dataset have turned out to be; measured at ingest.
+        While they are None, those of each image are used.
+
+    Examples
+    --------
+    >>> from gpgc_dask import PhotoFormat, Recipe
+    >>> Recipe(backbone="colour", photos=PhotoFormat(stretch=(0, 4095))).photos.stretch
+    (0.0, 4095.0)
+    """
+
+    stretch: str | tuple[float, float] = "dataset"
+    levels: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.stretch, str):
+            object.__setattr__(self, "stretch", _to_levels(self.stretch))
+        elif self.stretch not in STRETCHES:
+            raise InputError(
+                f"stretch must be {', '.join(STRETCHES)} or two numbers such as 0,4095, got "
+                f"{self.stretch!r}"
+            )
+        if self.levels is not None:
+            object.__setattr__(self, "levels", _to_levels(self.levels))
+
+    @property
+    def fixed_levels(self) -> tuple[float, float] | None:
+        """Values that become black and white in all photos; None if each photo has its own."""
+        return self.levels if isinstance(self.stretch, str) else self.stretch
+
+    def to_json(self) -> dict[str, Any]:
+        """All parameters as JSON has them."""
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in asdict(self).items()
+        }
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> PhotoFormat:
+        """Restore the format from a dataset's provenance."""
+        return cls(
+            **{n: tuple(value) if isinstance(value, list) else value for n, value in stored.items()}
+        )
+
+
+def stored_format(attributes: Mapping[str, Any]) -> PhotoFormat:
+    """The format of the photos of a dataset, by its attributes."""
+    return PhotoFormat.from_json(attributes.get("recipe", {}).get("photos", {}))
+
+
+def _to_levels(values: Any) -> tuple[float, float]:
+    try:
+        low, high = (float(value) for value in values)
+    except (TypeError, ValueError):
+        low = high = math.nan
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise InputError(f"stretch must be two numbers in ascending order, got {values!r}")
+    return low, high

@@ -1,0 +1,228 @@
+"""Which program reads a photo, and the values of those that Pillow would turn into 8 bits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpgc_dask.core.errors import UnusableFileError
+from gpgc_dask.imaging.deep import Values, full_scale
+from gpgc_dask.imaging.image_files import (
+    Orientation,
+    decoding,
+    image_orientation,
+    is_tiff,
+    open_image,
+    stored_orientation,
+    turn_array,
+    turns_itself,
+)
+from gpgc_dask.imaging.photo_format import PhotoFormat
+from gpgc_dask.imaging.tiff import TIFF_ERRORS, TiffPage, open_tiff
+
+__all__ = ["Header", "read_header", "read_orientation", "read_values"]
+
+PLAIN_MODES = frozenset(("1", "L", "P", "PA", "LA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "LAB"))
+"""Modes of Pillow of 8 bits per value."""
+
+BITS, SAMPLES, PLANAR, SAMPLE_FORMAT = 258, 277, 284, 339
+"""Tags of TIFF."""
+
+CODEC_NEEDED = "imagecodecs"
+
+
+class _CodecError(UnusableFileError):
+    """tifffile cannot decompress a file without another package."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """What the header of a photo says.
+
+    Attributes
+    ----------
+    dtype : numpy.dtype
+        Type of the values.
+    """
+
+    dtype: np.dtype[Any]
+
+    @property
+    def is_deep(self) -> bool:
+        """Whether there are more than 8 bits per value."""
+        return self.dtype.itemsize > 1
+
+
+def read_header(path: str | PathLike[str]) -> Header:
+    """Read the header of a photo."""
+    with _opened(path) as image:
+        if image is None:
+            with _tiff(path) as page:
+                return Header(page.dtype)
+        return Header(_dtype(image))
+
+
+def read_orientation(path: str | PathLike[str]) -> Orientation:
+    """Read size and orientation of a photo from its header."""
+    with _opened(path) as image:
+        if image is None:
+            with _tiff(path) as page:
+                return _page_orientation(page)
+        with decoding(path):
+            return image_orientation(image)
+
+
+def read_values(
+    path: str | PathLike[str], photo_format: PhotoFormat
+) -> tuple[Values, Orientation] | None:
+    """Read a photo that is not one of 8 bits, and upright values.
+
+    Parameters
+    ----------
+    path : path
+        The photo.
+    photo_format : PhotoFormat
+        Which of its values are used.
+
+    Returns
+    -------
+    (Values, Orientation) or None
+        None if Pillow can convert the photo to RGB without a loss.
+    """
+    with _opened(path) as image:
+        if image is not None and _is_plain(image):
+            return None
+        if image is not None and image.format != "TIFF":
+            with decoding(path):
+                return _pillow_values(image)
+        try:
+            return _tiff_values(path)
+        except _CodecError:
+            if image is None or (image.mode in PLAIN_MODES and _dtype(image).itemsize > 1):
+                raise
+            with decoding(path):
+                return None if image.mode in PLAIN_MODES else _pillow_values(image)
+
+
+@contextmanager
+def _opened(path: str | PathLike[str]) -> Iterator[Any]:
+    """The image as opened by Pillow; None if it is a TIFF that Pillow does not open."""
+    try:
+        image = open_image(path)
+    except UnusableFileError:
+        with decoding(path):
+            known = not is_tiff(path)
+        if known:
+            raise
+        yield None
+        return
+    with image:
+        yield image
+
+
+@contextmanager
+def _tiff(path: str | PathLike[str]) -> Iterator[TiffPage]:
+    with decoding(path):
+        try:
+            with open_tiff(path) as page:
+                yield page
+        except TIFF_ERRORS as error:
+            raise UnusableFileError(f"corrupted: {type(error).__name__}: {error}") from None
+        except ValueError as error:
+            if CODEC_NEEDED not in str(error):
+                raise
+            raise _CodecError(
+                "a TIFF whose compression needs another package: pip install gpgc_dask[tiff], or "
+                "compress it by deflate"
+            ) from None
+
+
+def _is_plain(image: Any) -> bool:
+    """Whether Pillow decodes an image of 8 bits correctly."""
+    if image.mode not in PLAIN_MODES or _is_deep_png(image):
+        return False
+    if image.format != "TIFF":
+        return True
+    tags = image.tag_v2
+    return (
+        max(_numbers(tags.get(BITS, 1))) <= 8
+        and max(_numbers(tags.get(SAMPLE_FORMAT, 1))) == 1
+        and tags.get(PLANAR, 1) == 1
+        and tags.get(SAMPLES, 1) in (1, 2, 3, 4)
+    )
+
+
+def _numbers(value: Any) -> tuple[int, ...]:
+    return tuple(value) if isinstance(value, tuple) else (value,)
+
+
+def _is_deep_png(image: Any) -> bool:
+    return bool(image.format == "PNG" and image.tile and "16B" in str(image.tile[0][3]))
+
+
+def _dtype(image: Any) -> np.dtype[Any]:
+    """Type of the values of an image that Pillow has opened."""
+    if image.format == "TIFF":
+        bits = max(_numbers(image.tag_v2.get(BITS, 1)))
+        kind = {2: "i", 3: "f"}.get(max(_numbers(image.tag_v2.get(SAMPLE_FORMAT, 1))), "u")
+        size = next((size for size in (1, 2, 4, 8) if bits <= 8 * size), 8)
+        return np.dtype(f"f{max(size, 2)}" if kind == "f" else f"{kind}{size}")
+    if image.mode == "F":
+        return np.dtype("f4")
+    return np.dtype("u2" if image.mode.startswith("I") or _is_deep_png(image) else "u1")
+
+
+def _pillow_values(image: Any) -> tuple[Values, Orientation]:
+    """Values of an image of more than 8 bits, as Pillow reads them."""
+    dtype = _dtype(image)
+    array = _deep_png(image) if _is_deep_png(image) else np.asarray(image)
+    # Only now: Pillow decodes a PNG to look for its EXIF data.
+    orientation, turned = image_orientation(image), turns_itself(image)
+    array = array if turned else turn_array(array, orientation)
+    array = array.reshape(*array.shape[:2], -1)
+    alpha = array[..., -1] if array.shape[2] in (2, 4) else None
+    colour = array if alpha is None else array[..., :-1]
+    return Values(colour, full_scale(dtype), alpha), orientation
+
+
+def _deep_png(image: Any) -> NDArray[np.uint16]:
+    """(h, w, bands) values of a PNG of 16 bits.
+
+    Pillow keeps one byte of each value of colours. Which one depends on the byte order that it is
+    told, so that decoding twice gives both.
+    """
+    raw = image.tile[0][3]
+    if raw.startswith("I"):
+        return np.asarray(image)
+    if raw.startswith("LA"):  # two values of 16 bits have the bytes of four of 8 bits
+        both = _decode_as(image, "RGBA").astype(np.uint16)
+        return both[..., ::2] << 8 | both[..., 1::2]
+    with open_image(image.filename) as other:
+        low = _decode_as(other, raw.replace("16B", "16L"))
+    return _decode_as(image, raw).astype(np.uint16) << 8 | low
+
+
+def _decode_as(image: Any, raw: str) -> NDArray[np.uint8]:
+    image.tile = [(*image.tile[0][:3], raw)]
+    image.load()
+    return np.asarray(image)
+
+
+def _tiff_values(path: str | PathLike[str]) -> tuple[Values, Orientation]:
+    with _tiff(path) as page:
+        orientation = _page_orientation(page)
+        array, alpha = page.read()
+        array = turn_array(array[..., : 3 if page.bands >= 3 else 1], orientation)
+        alpha = None if alpha is None else turn_array(alpha, orientation)
+        scale = full_scale(page.dtype)
+        return Values(array, scale, alpha, page.missing, page.inverted), orientation
+
+
+def _page_orientation(page: TiffPage) -> Orientation:
+    return stored_orientation(page.height, page.width, page.orientation)
