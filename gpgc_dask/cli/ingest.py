@@ -205,6 +205,18 @@ def ingest(
             rich_help_panel=PHOTOS,
         ),
     ] = "dataset",
+    bands: Annotated[
+        str | None,
+        typer.Option(
+            help="Bands, from 1, that are used as red, green and blue, such as 4,3,2, or one as "
+            "grey. Default: the first three, or the first.",
+            rich_help_panel=PHOTOS,
+        ),
+    ] = None,
+    page: Annotated[
+        int,
+        typer.Option(min=1, help="Page to use of TIFFs with several.", rich_help_panel=PHOTOS),
+    ] = 1,
     on_error: OnErrorOption = OnError.RAISE,
     resume: Resume = False,
     overwrite: Overwrite = False,
@@ -249,7 +261,11 @@ def ingest(
                 compactness=compactness,
                 side=side,
                 dtype=dtype.value,
-                photos=PhotoFormat(stretch=to_stretch(stretch)),
+                photos=PhotoFormat(
+                    stretch=to_stretch(stretch),
+                    bands=to_numbers(bands, "--bands"),
+                    page=page,
+                ),
             ),
             masks_as=MaskOptions(
                 format=mask_format or _default_format(coco, answers),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import struct
 import warnings
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
@@ -94,6 +95,7 @@ def open_image(path: str | PathLike[str]) -> Any:
 
 def silence_pillow() -> None:
     """Silence PIL's warnings of odd tags and of large photos; it rejects 179 megapixels or more."""
+    logging.getLogger("PIL").setLevel(logging.CRITICAL)
     warnings.filterwarnings("ignore", module=r"PIL\.")
 
 
@@ -143,12 +145,12 @@ def turns_itself(image: Any) -> bool:
 def stored_orientation(height: int, width: int, tag: int | None) -> Orientation:
     """Size and orientation of stored pixels of (height, width) with the EXIF tag ``tag``."""
     upright = (width, height) if tag in SIDEWAYS else (height, width)
-    return Orientation(*upright, (height, width), TURNS.get(tag))
+    return Orientation(*upright, (height, width), None if tag is None else TURNS.get(tag))
 
 
 def turn_array(array: NDArray[Any], orientation: Orientation) -> NDArray[Any]:
     """Make stored pixels, (h, w, …), upright."""
-    turns = {
+    turns: dict[Any, Callable[[NDArray[Any]], NDArray[Any]]] = {
         Image.Transpose.FLIP_LEFT_RIGHT: lambda a: a[:, ::-1],
         Image.Transpose.ROTATE_180: lambda a: a[::-1, ::-1],
         Image.Transpose.FLIP_TOP_BOTTOM: lambda a: a[::-1],

@@ -24,6 +24,11 @@ class PhotoFormat:
         What becomes black and white in photos of 16 bits, 32 bits or floats: percentiles 0.1 and
         99.9 of a sample of the "dataset", or of each "image"; the full scale of the type ("none");
         or two values, such as (0, 4095).
+    bands : sequence of int, optional
+        Numbers, from 1, of three bands that are used as red, green and blue, or of one as grey. By
+        default the first three, or the first.
+    page : int, default 1
+        Number of the page that is used of files with several pages of one size.
     levels : (float, float), optional
         The values that the percentiles of the dataset have turned out to be; measured at ingest.
         While they are None, those of each image are used.
@@ -36,6 +41,8 @@ class PhotoFormat:
     """
 
     stretch: str | tuple[float, float] = "dataset"
+    bands: tuple[int, ...] = ()
+    page: int = 1
     levels: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
@@ -46,6 +53,14 @@ class PhotoFormat:
                 f"stretch must be {', '.join(STRETCHES)} or two numbers such as 0,4095, got "
                 f"{self.stretch!r}"
             )
+        bands = tuple(self.bands)
+        if len(bands) not in (0, 1, 3) or not all(type(n) is int and n >= 1 for n in bands):
+            raise InputError(
+                f"bands must be one or three numbers from 1, such as 3,2,1, got {bands!r}"
+            )
+        object.__setattr__(self, "bands", bands)
+        if type(self.page) is not int or self.page < 1:
+            raise InputError(f"page must be a number from 1, got {self.page!r}")
         if self.levels is not None:
             object.__setattr__(self, "levels", _to_levels(self.levels))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
@@ -31,6 +31,9 @@ __all__ = ["Header", "read_header", "read_orientation", "read_values"]
 PLAIN_MODES = frozenset(("1", "L", "P", "PA", "LA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "LAB"))
 """Modes of Pillow of 8 bits per value."""
 
+CONVERTED_MODES = PLAIN_MODES - {"L", "LA", "RGB", "RGBA", "RGBX"}
+"""Modes whose values are no bands: indices of a palette, inks, brightness and colour."""
+
 BITS, SAMPLES, PLANAR, SAMPLE_FORMAT = 258, 277, 284, 339
 """Tags of TIFF."""
 
@@ -49,9 +52,15 @@ class Header:
     ----------
     dtype : numpy.dtype
         Type of the values.
+    bands : int
+        Number of values per pixel, opacity not included.
+    pages : int
+        Number of pages of the file.
     """
 
     dtype: np.dtype[Any]
+    bands: int = 3
+    pages: int = 1
 
     @property
     def is_deep(self) -> bool:
@@ -62,9 +71,9 @@ class Header:
 def read_header(path: str | PathLike[str]) -> Header:
     """Read the header of a photo."""
     with _opened(path) as image:
-        if image is None:
+        if image is None or image.format == "TIFF":
             with _tiff(path) as page:
-                return Header(page.dtype)
+                return Header(page.dtype, page.bands, page.pages)
         return Header(_dtype(image))
 
 
@@ -96,18 +105,24 @@ def read_values(
         None if Pillow can convert the photo to RGB without a loss.
     """
     with _opened(path) as image:
-        if image is not None and _is_plain(image):
+        chosen = bool(photo_format.bands) or photo_format.page > 1
+        if image is not None and not chosen and _is_plain(image):
             return None
-        if image is not None and image.format != "TIFF":
+        if image is not None and (image.format != "TIFF" or image.mode in CONVERTED_MODES):
+            _seek(image, photo_format.page)
             with decoding(path):
-                return _pillow_values(image)
+                return _pillow_values(image, photo_format.bands)
         try:
-            return _tiff_values(path)
+            return _tiff_values(path, photo_format)
         except _CodecError:
-            if image is None or (image.mode in PLAIN_MODES and _dtype(image).itemsize > 1):
+            # Pillow decompresses more; it keeps 8 bits of colours, and knows the first page.
+            lossy = image is None or (image.mode in PLAIN_MODES and _dtype(image).itemsize > 1)
+            if lossy or photo_format.page > 1:
                 raise
             with decoding(path):
-                return None if image.mode in PLAIN_MODES else _pillow_values(image)
+                if image.mode in PLAIN_MODES and not chosen:
+                    return None
+                return _pillow_values(image, photo_format.bands)
 
 
 @contextmanager
@@ -127,10 +142,10 @@ def _opened(path: str | PathLike[str]) -> Iterator[Any]:
 
 
 @contextmanager
-def _tiff(path: str | PathLike[str]) -> Iterator[TiffPage]:
+def _tiff(path: str | PathLike[str], number: int = 1) -> Iterator[TiffPage]:
     with decoding(path):
         try:
-            with open_tiff(path) as page:
+            with open_tiff(path, number) as page:
                 yield page
         except TIFF_ERRORS as error:
             raise UnusableFileError(f"corrupted: {type(error).__name__}: {error}") from None
@@ -141,6 +156,18 @@ def _tiff(path: str | PathLike[str]) -> Iterator[TiffPage]:
                 "a TIFF whose compression needs another package: pip install gpgc_dask[tiff], or "
                 "compress it by deflate"
             ) from None
+
+
+def _seek(image: Any, number: int) -> None:
+    """Go to a page of an image; frames of animations are no pages."""
+    pages = image.n_frames if image.format == "TIFF" else 1
+    if number > pages:
+        raise UnusableFileError(
+            f"has {pages if pages > 1 else 'one'} page{'s' * (pages > 1)}: there is no page "
+            f"{number} (--page)"
+        )
+    if number > 1:
+        image.seek(number - 1)
 
 
 def _is_plain(image: Any) -> bool:
@@ -178,20 +205,34 @@ def _dtype(image: Any) -> np.dtype[Any]:
     return np.dtype("u2" if image.mode.startswith("I") or _is_deep_png(image) else "u1")
 
 
-def _pillow_values(image: Any) -> tuple[Values, Orientation]:
-    """Values of an image of more than 8 bits, as Pillow reads them."""
+def _pillow_values(image: Any, bands: Sequence[int]) -> tuple[Values, Orientation]:
+    """Values of an image as Pillow reads them."""
     dtype = _dtype(image)
-    array = _deep_png(image) if _is_deep_png(image) else np.asarray(image)
+    if _is_deep_png(image):
+        array = _deep_png(image)
+    else:
+        array = np.asarray(image.convert("RGB") if image.mode in CONVERTED_MODES else image)
     # Only now: Pillow decodes a PNG to look for its EXIF data.
     orientation, turned = image_orientation(image), turns_itself(image)
     array = array if turned else turn_array(array, orientation)
     array = array.reshape(*array.shape[:2], -1)
     alpha = array[..., -1] if array.shape[2] in (2, 4) else None
     colour = array if alpha is None else array[..., :-1]
-    return Values(colour, full_scale(dtype), alpha), orientation
+    return Values(_choose(colour, bands), full_scale(dtype), alpha), orientation
 
 
-def _deep_png(image: Any) -> NDArray[np.uint16]:
+def _choose(array: NDArray[Any], bands: Sequence[int]) -> NDArray[Any]:
+    """Select bands, (h, w, 1 or 3): those that are named, else the first three, or the first."""
+    present = array.shape[2]
+    wrong = [number for number in bands if number > present]
+    if wrong:
+        raise UnusableFileError(
+            f"has {present} band{'s' * (present > 1)}: there is no band {wrong[0]} (--bands)"
+        )
+    return array[..., [n - 1 for n in bands] or slice(3 if present >= 3 else 1)]
+
+
+def _deep_png(image: Any) -> NDArray[Any]:
     """(h, w, bands) values of a PNG of 16 bits.
 
     Pillow keeps one byte of each value of colours. Which one depends on the byte order that it is
@@ -214,11 +255,13 @@ def _decode_as(image: Any, raw: str) -> NDArray[np.uint8]:
     return np.asarray(image)
 
 
-def _tiff_values(path: str | PathLike[str]) -> tuple[Values, Orientation]:
-    with _tiff(path) as page:
+def _tiff_values(
+    path: str | PathLike[str], photo_format: PhotoFormat
+) -> tuple[Values, Orientation]:
+    with _tiff(path, photo_format.page) as page:
         orientation = _page_orientation(page)
         array, alpha = page.read()
-        array = turn_array(array[..., : 3 if page.bands >= 3 else 1], orientation)
+        array = turn_array(_choose(array, photo_format.bands), orientation)
         alpha = None if alpha is None else turn_array(alpha, orientation)
         scale = full_scale(page.dtype)
         return Values(array, scale, alpha, page.missing, page.inverted), orientation

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gpgc_dask.core.errors import UnusableFileError
 from gpgc_dask.imaging.deep import PERCENTILES, find_levels, sample_values
+from gpgc_dask.imaging.image_files import silence_pillow
 from gpgc_dask.imaging.photo_format import PhotoFormat
 from gpgc_dask.imaging.photo_values import Header, read_header, read_values
 
@@ -52,11 +53,13 @@ def survey_photos(paths: Sequence[str], photo_format: PhotoFormat) -> Survey:
     -------
     Survey
     """
+    silence_pillow()
     others = [path for path in paths if not path.lower().endswith(PLAIN_SUFFIXES)]
     headers = _read_headers(_spread(others, MAX_HEADERS))
+    notes = [*_band_notes(headers.values(), photo_format)]
     deep = [path for path, header in headers.items() if header.is_deep]
     if not deep:
-        return Survey(photo_format, [])
+        return Survey(photo_format, notes)
     sampled = 0
     if photo_format.stretch == "dataset" and photo_format.levels is None:
         chosen = _spread(deep, MAX_PHOTOS)
@@ -64,7 +67,7 @@ def survey_photos(paths: Sequence[str], photo_format: PhotoFormat) -> Survey:
         if sample.size:
             sampled = len(chosen)
             photo_format = replace(photo_format, levels=find_levels(sample))
-    return Survey(photo_format, [_depth_note(headers[deep[0]], photo_format, sampled)])
+    return Survey(photo_format, [_depth_note(headers[deep[0]], photo_format, sampled), *notes])
 
 
 def _spread(paths: Sequence[str], number: int) -> list[str]:
@@ -95,6 +98,17 @@ def _read_sample(paths: Sequence[str], photo_format: PhotoFormat) -> np.ndarray:
         if found is not None:
             samples.append(sample_values(found[0]))
     return np.concatenate(samples)
+
+
+def _band_notes(headers: Collection[Header], photo_format: PhotoFormat) -> Iterator[str]:
+    """Which bands and pages are used, if there are more."""
+    bands = max((header.bands for header in headers), default=0)
+    pages = max((header.pages for header in headers), default=1)
+    if bands not in (0, 1, 3) and not photo_format.bands:
+        used = "1, 2 and 3 are used as red, green and blue" if bands > 3 else "1 is used"
+        yield f"photos have up to {bands} bands: {used}; choose others with --bands"
+    if pages > 1 and photo_format.page == 1:
+        yield f"files have up to {pages} pages: the first is used; choose another with --page"
 
 
 def _depth_note(header: Header, photo_format: PhotoFormat, sampled: int) -> str:
