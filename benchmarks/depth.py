@@ -8,6 +8,7 @@ default order; those with an IoU below 0.5 with the true mask are bad.
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from pathlib import Path
 
@@ -73,6 +74,7 @@ def main() -> None:
             own = recipe if photos is None else recipe.with_photos(photos)
             found = measure(folder, images, place / f"{number}.zarr", own)
             aurocs[title] = found["auroc"]
+            print(f"{title}: AUROC {found['auroc']:.3f}", file=sys.stderr, flush=True)
             rows.append((title, f"{found['auroc']:.3f}", f"{found['kendall']:.3f}"))
         n = len(list((folder / "images").iterdir()))
     section.add(f"{n} photos ({'drawn' if args.folder is None else args.folder.parent.name})")

@@ -217,6 +217,18 @@ def ingest(
         int,
         typer.Option(min=1, help="Page to use of TIFFs with several.", rich_help_panel=PHOTOS),
     ] = 1,
+    tile: Annotated[
+        int,
+        typer.Option(
+            help="Cut larger photos into tiles of at most this many pixels per side, each of which "
+            "is an image; the tiles of a scene are a group. 0: do not cut.",
+            rich_help_panel=PHOTOS,
+        ),
+    ] = 0,
+    overlap: Annotated[
+        int,
+        typer.Option(help="Pixels that neighbouring tiles share.", rich_help_panel=PHOTOS),
+    ] = 0,
     on_error: OnErrorOption = OnError.RAISE,
     resume: Resume = False,
     overwrite: Overwrite = False,
@@ -263,8 +275,10 @@ def ingest(
                 dtype=dtype.value,
                 photos=PhotoFormat(
                     stretch=to_stretch(stretch),
-                    bands=to_numbers(bands, "--bands"),
+                    bands=tuple(to_numbers(bands, "--bands")),
                     page=page,
+                    tile=tile,
+                    overlap=overlap,
                 ),
             ),
             masks_as=MaskOptions(

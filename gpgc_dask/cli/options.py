@@ -158,16 +158,17 @@ def to_numbers(text: str | None, option: str) -> list[int]:
         ) from None
 
 
-def to_stretch(text: str) -> str | tuple[float, ...]:
+def to_stretch(text: str) -> str | tuple[float, float]:
     """Convert text such as 0,4095 to two numbers; words stay as they are."""
     if "," not in text:
         return text
     try:
-        return tuple(float(part) for part in text.split(","))
+        low, high = (float(part) for part in text.split(","))
     except ValueError:
         raise typer.BadParameter(
             f"{text!r} is not two numbers such as 0,4095", param_hint="--stretch"
         ) from None
+    return low, high
 
 
 def to_classes(text: str | None) -> dict[int, str]:

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpgc_dask.core.errors import UnusableFileError
 from gpgc_dask.imaging.photo_format import PhotoFormat
 
-__all__ = ["PERCENTILES", "Values", "find_levels", "sample_values", "to_rgb"]
+__all__ = ["PERCENTILES", "Values", "find_levels", "has_data", "sample_values", "to_rgb"]
 
 PERCENTILES = (0.1, 99.9)
 """Percentiles of the values that become black and white."""
@@ -67,6 +66,16 @@ def sample_values(values: Values) -> NDArray[np.float64]:
     return chosen if values.missing is None else chosen[chosen != values.missing]
 
 
+def has_data(values: Values) -> bool:
+    """Whether any value is there: not missing, NaN or infinite."""
+    array, known = values.array, values.missing is None and values.array.dtype.kind != "f"
+    step = max(STRIP_VALUES // max(array[0].size, 1), 1)
+    return known or any(
+        np.any(np.isfinite(rows) & (rows != values.missing))
+        for rows in (array[top : top + step] for top in range(0, len(array), step))
+    )
+
+
 def find_levels(sample: NDArray[np.float64]) -> tuple[float, float]:
     """Values that become black and white: percentiles of a sample."""
     low, high = np.percentile(sample, PERCENTILES).tolist()
@@ -109,9 +118,9 @@ def _levels(values: Values, photo_format: PhotoFormat) -> tuple[float, float]:
     if fixed is not None and photo_format.stretch != "none":
         return fixed
     sample = sample_values(values)
-    if not sample.size:
-        raise UnusableFileError("holds no data: all of its values are missing, NaN or infinite")
-    return (0.0, values.full_scale) if photo_format.stretch == "none" else find_levels(sample)
+    if photo_format.stretch == "none" or not sample.size:
+        return 0.0, values.full_scale
+    return find_levels(sample)
 
 
 def _scale(

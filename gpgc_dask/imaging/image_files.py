@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
 import struct
 import warnings
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -18,11 +20,14 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
 from gpgc_dask.core.errors import UnusableFileError
+from gpgc_dask.core.tiles import Tile, split_address
+from gpgc_dask.imaging.tiff import TIFF_ERRORS, open_tiff
 
 __all__ = [
     "Orientation",
     "decoding",
     "image_orientation",
+    "image_size",
     "is_tiff",
     "open_image",
     "silence_pillow",
@@ -88,9 +93,49 @@ class Orientation:
 
 
 def open_image(path: str | PathLike[str]) -> Any:
-    """Open an image with PIL; only its header is decoded."""
-    with decoding(path):
-        return Image.open(path)
+    """Open an image with PIL; only its header is decoded, unless it is a tile of a scene."""
+    file, tile = split_address(path)
+    with decoding(file):
+        return Image.open(file) if tile is None else _open_tile(file, tile)
+
+
+def image_size(path: str | PathLike[str]) -> tuple[int, int]:
+    """Height and width of an image as stored."""
+    try:
+        with open_image(path) as image:
+            return int(image.size[1]), int(image.size[0])
+    except UnusableFileError:
+        with decoding(path):
+            if not is_tiff(path):
+                raise
+            with open_tiff(path) as page:  # Pillow opens no scenes
+                return page.height, page.width
+
+
+def _open_tile(file: str, tile: Tile) -> Any:
+    """A tile as an image of PIL. Of a TIFF, only the part of the file that holds it is read."""
+    if is_tiff(file):
+        with open_tiff(file) as page:
+            if page.is_picture:
+                try:
+                    values, _ = page.read((tile.top, tile.left, tile.height, tile.width))
+                except (ValueError, *TIFF_ERRORS):  # a compression that only Pillow knows
+                    pass
+                else:
+                    image = Image.fromarray(values[..., 0] if values.shape[2] == 1 else values)
+                    if page.palette is not None:
+                        image.putpalette(page.palette.tobytes())
+                    return image
+    box = (tile.left, tile.top, tile.left + tile.width, tile.top + tile.height)
+    return _decode_scene(file, os.stat(file).st_mtime_ns).crop(box)
+
+
+@lru_cache(maxsize=1)
+def _decode_scene(file: str, _changed: int) -> Any:
+    """The scene that was decoded last: its tiles follow each other."""
+    image = Image.open(file)
+    image.load()
+    return image
 
 
 def silence_pillow() -> None:

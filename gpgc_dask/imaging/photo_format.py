@@ -13,6 +13,8 @@ __all__ = ["STRETCHES", "PhotoFormat", "stored_format"]
 
 STRETCHES = ("dataset", "image", "none")
 
+MIN_TILE, MAX_TILE = 64, 8192
+
 
 @dataclass(frozen=True)
 class PhotoFormat:
@@ -29,6 +31,10 @@ class PhotoFormat:
         default the first three, or the first.
     page : int, default 1
         Number of the page that is used of files with several pages of one size.
+    tile : int, default 0
+        Longest side in pixels of the tiles into which larger photos are cut; 0 if they are not.
+    overlap : int, default 0
+        Pixels that neighbouring tiles share.
     levels : (float, float), optional
         The values that the percentiles of the dataset have turned out to be; measured at ingest.
         While they are None, those of each image are used.
@@ -43,6 +49,8 @@ class PhotoFormat:
     stretch: str | tuple[float, float] = "dataset"
     bands: tuple[int, ...] = ()
     page: int = 1
+    tile: int = 0
+    overlap: int = 0
     levels: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
@@ -61,8 +69,22 @@ class PhotoFormat:
         object.__setattr__(self, "bands", bands)
         if type(self.page) is not int or self.page < 1:
             raise InputError(f"page must be a number from 1, got {self.page!r}")
+        self._check_tiles()
         if self.levels is not None:
             object.__setattr__(self, "levels", _to_levels(self.levels))
+
+    def _check_tiles(self) -> None:
+        if type(self.tile) is not int or not (self.tile == 0 or MIN_TILE <= self.tile <= MAX_TILE):
+            raise InputError(f"tile must be {MIN_TILE} to {MAX_TILE} pixels, got {self.tile!r}")
+        if type(self.overlap) is not int or not 0 <= self.overlap <= self.tile // 2:
+            raise InputError(
+                f"overlap must be 0 to half of tile, {self.tile // 2}, got {self.overlap!r}"
+            )
+        if self.tile and self.stretch == "image":
+            raise InputError(
+                "tiles of a scene must be stretched alike: choose the stretch dataset, none or "
+                "two values (--stretch)"
+            )
 
     @property
     def fixed_levels(self) -> tuple[float, float] | None:
@@ -79,9 +101,11 @@ class PhotoFormat:
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> PhotoFormat:
         """Restore the format from a dataset's provenance."""
-        return cls(
-            **{n: tuple(value) if isinstance(value, list) else value for n, value in stored.items()}
-        )
+        arguments: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in stored.items()
+        }
+        return cls(**arguments)
 
 
 def stored_format(attributes: Mapping[str, Any]) -> PhotoFormat:

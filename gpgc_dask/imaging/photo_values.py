@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from os import PathLike
+from threading import Lock
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpgc_dask.core.errors import UnusableFileError
+from gpgc_dask.core.tiles import Tile, split_address
 from gpgc_dask.imaging.deep import Values, full_scale
 from gpgc_dask.imaging.image_files import (
     Orientation,
@@ -24,7 +28,7 @@ from gpgc_dask.imaging.image_files import (
     turns_itself,
 )
 from gpgc_dask.imaging.photo_format import PhotoFormat
-from gpgc_dask.imaging.tiff import TIFF_ERRORS, TiffPage, open_tiff
+from gpgc_dask.imaging.tiff import TIFF_ERRORS, TiffPage, Window, open_tiff
 
 __all__ = ["Header", "read_header", "read_orientation", "read_values"]
 
@@ -33,6 +37,11 @@ PLAIN_MODES = frozenset(("1", "L", "P", "PA", "LA", "RGB", "RGBA", "RGBX", "CMYK
 
 CONVERTED_MODES = PLAIN_MODES - {"L", "LA", "RGB", "RGBA", "RGBX"}
 """Modes whose values are no bands: indices of a palette, inks, brightness and colour."""
+
+STRIP_PIXELS = 1 << 20
+
+SCENE_LOCK = Lock()
+"""Threads of a worker decode a scene once."""
 
 BITS, SAMPLES, PLANAR, SAMPLE_FORMAT = 258, 277, 284, 339
 """Tags of TIFF."""
@@ -46,7 +55,7 @@ class _CodecError(UnusableFileError):
 
 @dataclass(frozen=True)
 class Header:
-    """What the header of a photo says.
+    """What the header of a photo contains.
 
     Attributes
     ----------
@@ -70,15 +79,20 @@ class Header:
 
 def read_header(path: str | PathLike[str]) -> Header:
     """Read the header of a photo."""
+    path, _ = split_address(path)
     with _opened(path) as image:
-        if image is None or image.format == "TIFF":
+        if image is None or (image.format == "TIFF" and image.mode not in CONVERTED_MODES):
             with _tiff(path) as page:
                 return Header(page.dtype, page.bands, page.pages)
-        return Header(_dtype(image))
+        is_grey = image.mode in ("L", "LA", "F") or image.mode.startswith("I")
+        return Header(_dtype(image), 1 if is_grey else 3)
 
 
 def read_orientation(path: str | PathLike[str]) -> Orientation:
-    """Read size and orientation of a photo from its header."""
+    """Read size and orientation of a photo from its header; tiles of scenes are upright."""
+    path, tile = split_address(path)
+    if tile is not None:
+        return Orientation(tile.height, tile.width, (tile.height, tile.width))
     with _opened(path) as image:
         if image is None:
             with _tiff(path) as page:
@@ -104,6 +118,9 @@ def read_values(
     (Values, Orientation) or None
         None if Pillow can convert the photo to RGB without a loss.
     """
+    file, tile = split_address(path)
+    if tile is not None:
+        return _tile_values(file, tile, photo_format)
     with _opened(path) as image:
         chosen = bool(photo_format.bands) or photo_format.page > 1
         if image is not None and not chosen and _is_plain(image):
@@ -123,6 +140,35 @@ def read_values(
                 if image.mode in PLAIN_MODES and not chosen:
                     return None
                 return _pillow_values(image, photo_format.bands)
+
+
+def _tile_values(file: str, tile: Tile, photo_format: PhotoFormat) -> tuple[Values, Orientation]:
+    """Values of a tile. Only the part of a TIFF that holds it is decoded, if tifffile can."""
+    orientation = Orientation(tile.height, tile.width, (tile.height, tile.width))
+    with _opened(file) as image:
+        by_pillow = image is not None and (image.format != "TIFF" or image.mode in CONVERTED_MODES)
+    if not by_pillow:
+        try:
+            with _tiff(file, photo_format.page) as page:
+                if page.orientation in (None, 1):
+                    window = (tile.top, tile.left, tile.height, tile.width)
+                    return _page_values(page, photo_format, window), orientation
+        except _CodecError:
+            pass
+    with SCENE_LOCK:
+        scene = _decode_scene(file, os.stat(file).st_mtime_ns, photo_format)
+    alpha = None if scene.alpha is None else tile.crop(scene.alpha)
+    return replace(scene, array=tile.crop(scene.array), alpha=alpha), orientation
+
+
+@lru_cache(maxsize=1)
+def _decode_scene(file: str, _changed: int, photo_format: PhotoFormat) -> Values:
+    """Values of the scene that was decoded last: its tiles follow each other."""
+    found = read_values(file, photo_format)
+    if found is None:
+        with open_image(file) as image, decoding(file):
+            return _pillow_values(image, photo_format.bands)[0]
+    return found[0]
 
 
 @contextmanager
@@ -208,10 +254,7 @@ def _dtype(image: Any) -> np.dtype[Any]:
 def _pillow_values(image: Any, bands: Sequence[int]) -> tuple[Values, Orientation]:
     """Values of an image as Pillow reads them."""
     dtype = _dtype(image)
-    if _is_deep_png(image):
-        array = _deep_png(image)
-    else:
-        array = np.asarray(image.convert("RGB") if image.mode in CONVERTED_MODES else image)
+    array = _deep_png(image) if _is_deep_png(image) else _by_strips(image)
     # Only now: Pillow decodes a PNG to look for its EXIF data.
     orientation, turned = image_orientation(image), turns_itself(image)
     array = array if turned else turn_array(array, orientation)
@@ -219,6 +262,24 @@ def _pillow_values(image: Any, bands: Sequence[int]) -> tuple[Values, Orientatio
     alpha = array[..., -1] if array.shape[2] in (2, 4) else None
     colour = array if alpha is None else array[..., :-1]
     return Values(_choose(colour, bands), full_scale(dtype), alpha), orientation
+
+
+def _by_strips(image: Any) -> NDArray[Any]:
+    """Values of an image of 8 bits, or of one deep band; a scene must not be copied as a whole."""
+    image.load()
+    convert = image.mode in CONVERTED_MODES
+    width, height = image.size
+    step = max(STRIP_PIXELS // width, 1)
+    strips = (
+        image.crop((0, top, width, min(top + step, height))) for top in range(0, height, step)
+    )
+    arrays = (np.asarray(strip.convert("RGB") if convert else strip) for strip in strips)
+    first = next(arrays)
+    result = np.empty((height, *first.shape[1:]), dtype=first.dtype)
+    result[: len(first)] = first
+    for number, array in enumerate(arrays, 1):
+        result[number * step : number * step + len(array)] = array
+    return result
 
 
 def _choose(array: NDArray[Any], bands: Sequence[int]) -> NDArray[Any]:
@@ -235,8 +296,8 @@ def _choose(array: NDArray[Any], bands: Sequence[int]) -> NDArray[Any]:
 def _deep_png(image: Any) -> NDArray[Any]:
     """(h, w, bands) values of a PNG of 16 bits.
 
-    Pillow keeps one byte of each value of colours. Which one depends on the byte order that it is
-    told, so that decoding twice gives both.
+    Pillow keeps one byte of each value of colours. Which one depends on the byte order that it
+    assumes, so that decoding twice gives both.
     """
     raw = image.tile[0][3]
     if raw.startswith("I"):
@@ -259,12 +320,15 @@ def _tiff_values(
     path: str | PathLike[str], photo_format: PhotoFormat
 ) -> tuple[Values, Orientation]:
     with _tiff(path, photo_format.page) as page:
-        orientation = _page_orientation(page)
-        array, alpha = page.read()
-        array = turn_array(_choose(array, photo_format.bands), orientation)
-        alpha = None if alpha is None else turn_array(alpha, orientation)
-        scale = full_scale(page.dtype)
-        return Values(array, scale, alpha, page.missing, page.inverted), orientation
+        return _page_values(page, photo_format), _page_orientation(page)
+
+
+def _page_values(page: TiffPage, photo_format: PhotoFormat, window: Window | None = None) -> Values:
+    orientation = _page_orientation(page)
+    array, alpha = page.read(window)
+    array = turn_array(_choose(array, photo_format.bands), orientation)
+    alpha = None if alpha is None else turn_array(alpha, orientation)
+    return Values(array, full_scale(page.dtype), alpha, page.missing, page.inverted)
 
 
 def _page_orientation(page: TiffPage) -> Orientation:

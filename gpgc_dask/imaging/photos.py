@@ -10,11 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from gpgc_dask.imaging.deep import to_rgb
+from gpgc_dask.core.errors import UnusableFileError
+from gpgc_dask.core.tiles import split_address
+from gpgc_dask.imaging.deep import has_data, to_rgb
 from gpgc_dask.imaging.image_files import (
     Orientation,
     decoding,
     image_orientation,
+    image_size,
     open_image,
     silence_pillow,
     turns_itself,
@@ -27,6 +30,7 @@ __all__ = [
     "Photo",
     "Pixels",
     "decoding",
+    "image_size",
     "open_image",
     "read_orientation",
     "read_photo",
@@ -87,6 +91,8 @@ def read_photo(
     if found is None:
         return _read_plain(path, side)
     values, orientation = found
+    if split_address(path)[1] is None and not has_data(values):  # scenes may have empty tiles
+        raise UnusableFileError("holds no data: all of its values are missing, NaN or infinite")
     image = Image.fromarray(to_rgb(values, photo_format))
     return Photo(np.array(_scale_down(image, _scaled_size(image, side))), orientation)
 

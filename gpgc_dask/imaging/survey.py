@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gpgc_dask.core.errors import UnusableFileError
+from gpgc_dask.core.errors import InputError, UnusableFileError
 from gpgc_dask.imaging.deep import PERCENTILES, find_levels, sample_values
 from gpgc_dask.imaging.image_files import silence_pillow
 from gpgc_dask.imaging.photo_format import PhotoFormat
@@ -54,6 +54,8 @@ def survey_photos(paths: Sequence[str], photo_format: PhotoFormat) -> Survey:
     Survey
     """
     silence_pillow()
+    if photo_format.bands or photo_format.page > 1:
+        _check_choice(_read_headers(_spread(paths, MAX_PHOTOS)).values(), photo_format)
     others = [path for path in paths if not path.lower().endswith(PLAIN_SUFFIXES)]
     headers = _read_headers(_spread(others, MAX_HEADERS))
     notes = [*_band_notes(headers.values(), photo_format)]
@@ -98,6 +100,20 @@ def _read_sample(paths: Sequence[str], photo_format: PhotoFormat) -> np.ndarray:
         if found is not None:
             samples.append(sample_values(found[0]))
     return np.concatenate(samples)
+
+
+def _check_choice(headers: Collection[Header], photo_format: PhotoFormat) -> None:
+    """Raise an InputError if no photo has the bands or the page."""
+    if not headers:
+        return
+    bands, wanted = max(header.bands for header in headers), max(photo_format.bands, default=0)
+    if wanted > bands:
+        raise InputError(f"photos have {bands} band(s): there is no band {wanted} (--bands)")
+    pages = max(header.pages for header in headers)
+    if photo_format.page > pages:
+        raise InputError(
+            f"photos have {pages} page(s): there is no page {photo_format.page} (--page)"
+        )
 
 
 def _band_notes(headers: Collection[Header], photo_format: PhotoFormat) -> Iterator[str]:

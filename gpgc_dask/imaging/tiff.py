@@ -25,7 +25,7 @@ NODATA = 42113
 ALPHA = (1, 2)
 """Kinds of extra samples that are opacity."""
 
-MIN_IS_WHITE = 0
+MIN_IS_WHITE, MIN_IS_BLACK, RGB, PALETTE = range(4)
 SEPARATE = 2
 
 MAX_PIXELS = 178_956_970
@@ -72,6 +72,10 @@ class TiffPage:
         Whether 0 is white.
     pages : int
         Number of pages of the file.
+    palette : (256, 3) array of uint8, or None
+        Colours of the values.
+    is_picture : bool
+        Whether the values are those of a grey, palette or colour picture of 8 bits, or grey of 16.
     """
 
     def __init__(self, page: Any, pages: int) -> None:
@@ -94,6 +98,14 @@ class TiffPage:
         self.orientation = _tag(page, ORIENTATION)
         self.missing = _number(_tag(page, NODATA))
         self.inverted = int(page.photometric) == MIN_IS_WHITE
+        self.palette = None if page.colormap is None else (page.colormap.T >> 8).astype(np.uint8)
+        kinds = {MIN_IS_BLACK: (1,), RGB: (3,), PALETTE: (1,)}
+        self.is_picture = (
+            (self.dtype == np.uint8 or (self.dtype == np.uint16 and self.bands == 1))
+            and self.bands in kinds.get(int(page.photometric), ())
+            and self._alpha is None
+            and self.orientation in (None, 1)
+        )
 
     @classmethod
     def of(cls, file: Any, number: int) -> Self:

@@ -117,6 +117,18 @@ def test_more_bands_are_announced(tmp_path):
     assert survey_photos([str(path)], PhotoFormat(bands=(4, 2, 1))).notes == []
 
 
+def test_bands_and_pages_that_no_photo_has(tmp_path):
+    write(tmp_path / "photo.tif", "contiguous")
+    Image.fromarray(PHOTO).save(tmp_path / "photo.jpg")
+    paths = [str(tmp_path / name) for name in ("photo.tif", "photo.jpg")]
+    with pytest.raises(InputError, match=r"photos have 4 band\(s\): there is no band 5"):
+        survey_photos(paths, PhotoFormat(bands=(5,)))
+    with pytest.raises(InputError, match=r"photos have 3 band\(s\): there is no band 4"):
+        survey_photos(paths[1:], PhotoFormat(bands=(4,)))
+    with pytest.raises(InputError, match=r"photos have 1 page\(s\): there is no page 2"):
+        survey_photos(paths, PhotoFormat(page=2))
+
+
 def test_compressions_that_pillow_knows(tmp_path):
     grey = PHOTO[..., 0].astype(np.uint16) * 257
     Image.fromarray(grey).save(tmp_path / "grey.tif", compression="tiff_lzw")

@@ -8,6 +8,7 @@ import tifffile
 from PIL import Image
 
 from gpgc_dask.core.errors import InputError, UnusableFileError
+from gpgc_dask.core.tiles import Tile, join_address
 from gpgc_dask.imaging.photo_format import PhotoFormat
 from gpgc_dask.imaging.photos import read_orientation, read_photo
 from gpgc_dask.imaging.survey import survey_photos
@@ -107,6 +108,11 @@ def test_photos_without_data(tmp_path):
     write_deep(tmp_path / "nan.tif", np.full((20, 30), np.nan, np.float32))
     with pytest.raises(UnusableFileError, match="all of its values are missing, NaN or infinite"):
         read_photo(tmp_path / "nan.tif", 512)
+    fixed = PhotoFormat(levels=(0, 1))
+    with pytest.raises(UnusableFileError, match="holds no data"):
+        read_photo(tmp_path / "nan.tif", 512, fixed)
+    tile = Tile(0, 0, 10, 10, (0, 0, 10, 10))
+    assert np.all(read_photo(join_address(tmp_path / "nan.tif", tile), 512).pixels == 0)
     write_deep(tmp_path / "flat.tif", np.full((20, 30), 7, np.uint16))
     assert np.all(read_photo(tmp_path / "flat.tif", 512).pixels == 0)
 

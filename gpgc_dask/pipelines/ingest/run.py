@@ -25,6 +25,7 @@ from gpgc_dask.imaging.features import Recipe
 from gpgc_dask.imaging.image_info import ImageInfo, PhotoInfo
 from gpgc_dask.imaging.mask_sources import MaskOptions, MaskSource, open_source
 from gpgc_dask.imaging.photo_format import PhotoFormat, stored_format
+from gpgc_dask.imaging.scene_masks import cut_source
 from gpgc_dask.imaging.survey import survey_photos
 from gpgc_dask.pipelines.batches import problem_error
 from gpgc_dask.pipelines.ingest.work import IngestRun, without_path
@@ -130,6 +131,7 @@ def ingest(
     start = time.perf_counter()
     recipe, run = recipe or Recipe(), run or RunOptions()
     source = open_source(images, masks, masks_as)
+    cut_source(source, recipe.photos)
     if source.problems and (run.on_error == "raise" or not source.items):
         raise problem_error(source.problems)
     recipe.extractor.check_photos([item.pair.image for item in source.items])
