@@ -41,10 +41,11 @@ def write_deep(images: Path, target: Path) -> None:
         tifffile.imwrite(target / f"{path.stem}.tif", deep, photometric="rgb")
 
 
-def measure(folder: Path, images: Path, target: Path, recipe: Recipe) -> dict[str, float]:
+def measure(
+    folder: Path, images: Path, target: Path, recipe: Recipe, run: RunOptions
+) -> dict[str, float]:
     """Quality of the default order."""
-    with connect() as client:
-        ingest(images, folder / "masks", target, recipe=recipe, run=RunOptions(client=client))
+    ingest(images, folder / "masks", target, recipe=recipe, run=run)
     dataset = open_dataset(target)
     model = GPGC().fit(dataset)
     table = model.review(dataset).sort_index()
@@ -59,7 +60,7 @@ def main() -> None:
     args = arguments.parse_args()
     section = Section(args, __file__, "photos-and-masks.md")
     rows, aurocs = [], {}
-    with tempfile.TemporaryDirectory() as temporary:
+    with tempfile.TemporaryDirectory() as temporary, connect() as client:
         place = Path(temporary)
         folder = args.folder or place / "drawn"
         recipe = Recipe()
@@ -72,7 +73,9 @@ def main() -> None:
         for number, (title, photos) in enumerate(WAYS.items()):
             images = folder / "images" if photos is None else place / "deep"
             own = recipe if photos is None else recipe.with_photos(photos)
-            found = measure(folder, images, place / f"{number}.zarr", own)
+            found = measure(
+                folder, images, place / f"{number}.zarr", own, RunOptions(client=client)
+            )
             aurocs[title] = found["auroc"]
             print(f"{title}: AUROC {found['auroc']:.3f}", file=sys.stderr, flush=True)
             rows.append((title, f"{found['auroc']:.3f}", f"{found['kendall']:.3f}"))
