@@ -314,8 +314,8 @@ def _show(report: IngestReport) -> None:
         f"{report.superpixels:,} superpixels × {report.features:,} features, "
         f"in {time_text(report.elapsed)}"
     )
-    for note in report.notes:
-        print_out(f"  {escape(note)}")
+    for text in report.notes:
+        print_out(f"  {escape(text)}")
     if report.objects:
         print_out(
             f"  {report.objects:,} annotations; {report.without_objects:,} images have none: "
