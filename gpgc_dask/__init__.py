@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gpgc_dask.imaging.image_info import ImageInfo
     from gpgc_dask.imaging.mask_sources import MaskOptions
     from gpgc_dask.imaging.painting import write_masks
+    from gpgc_dask.imaging.photo_format import PhotoFormat
     from gpgc_dask.models.gp import GP, GPGC
     from gpgc_dask.models.persistence import load
     from gpgc_dask.models.review import rank
@@ -35,6 +36,7 @@ __all__ = [
     "ImageInfo",
     "MarginSVM",
     "MaskOptions",
+    "PhotoFormat",
     "Recipe",
     "RunOptions",
     "__version__",
@@ -68,6 +70,7 @@ __getattr__, __dir__, _ = attach(
         "imaging.image_info": ["ImageInfo"],
         "imaging.mask_sources": ["MaskOptions"],
         "imaging.painting": ["write_masks"],
+        "imaging.photo_format": ["PhotoFormat"],
         "models.gp": ["GP", "GPGC"],
         "models.persistence": ["load"],
         "models.review": ["rank"],

@@ -127,6 +127,8 @@ def _pairs(values: dict[str, Any]) -> str:
     def text(value: Any) -> str:
         if isinstance(value, list):
             return "+".join(map(str, value))
+        if isinstance(value, dict):
+            return _pairs({name: v for name, v in value.items() if v})
         return f"{value[:12]}…" if isinstance(value, str) and len(value) == 64 else str(value)
 
     return ", ".join(f"{name} {text(value)}" for name, value in values.items())

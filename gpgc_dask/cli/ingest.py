@@ -38,6 +38,7 @@ from gpgc_dask.cli.options import (
     check_output,
     to_colour,
     to_numbers,
+    to_stretch,
 )
 from gpgc_dask.core.errors import InputError
 from gpgc_dask.imaging.backbones import list_backbones
@@ -58,6 +59,7 @@ EXAMPLE = (
     "gpgc ingest photos/ masks/ -o videos.zarr --group '^(.+)_' --annotator '_(.+)[.]'"
 )
 
+PHOTOS = "Reading photos"
 ABOUT = "Groups and annotators"
 
 
@@ -218,6 +220,40 @@ def ingest(
     dtype: Annotated[
         Dtype, typer.Option(help="Type of the stored features.", rich_help_panel=FEATURES)
     ] = Dtype.FLOAT32,
+    stretch: Annotated[
+        str,
+        typer.Option(
+            help="Values of 16-bit, 32-bit and float photos that become black and white: "
+            "percentiles 0.1 and 99.9 of the dataset or of each image, none (the full scale of the "
+            "type), or two values such as 0,4095. Photos of 8 bits stay as they are.",
+            metavar="dataset|image|none|LOW,HIGH",
+            rich_help_panel=PHOTOS,
+        ),
+    ] = "dataset",
+    bands: Annotated[
+        str | None,
+        typer.Option(
+            help="Bands, from 1, that are used as red, green and blue, such as 4,3,2, or one as "
+            "grey. Default: the first three, or the first.",
+            rich_help_panel=PHOTOS,
+        ),
+    ] = None,
+    page: Annotated[
+        int,
+        typer.Option(min=1, help="Page to use of TIFFs with several.", rich_help_panel=PHOTOS),
+    ] = 1,
+    tile: Annotated[
+        int,
+        typer.Option(
+            help="Cut larger photos into tiles of at most this many pixels per side, each of which "
+            "is an image; the tiles of a scene are a group. 0: do not cut.",
+            rich_help_panel=PHOTOS,
+        ),
+    ] = 0,
+    overlap: Annotated[
+        int,
+        typer.Option(help="Pixels that neighbouring tiles share.", rich_help_panel=PHOTOS),
+    ] = 0,
     on_error: OnErrorOption = OnError.RAISE,
     resume: Resume = False,
     overwrite: Overwrite = False,
@@ -243,6 +279,7 @@ def ingest(
         "mean": to_colour(mean, "--mean"),
         "std": to_colour(std, "--std"),
     }
+    from gpgc_dask.imaging.photo_format import PhotoFormat
     from gpgc_dask.pipelines.ingest import ImageInfo, MaskOptions, Recipe, RunOptions
     from gpgc_dask.pipelines.ingest import ingest as ingest_images
 
@@ -272,6 +309,13 @@ def ingest(
             compactness=compactness,
             side=side,
             dtype=dtype.value,
+            photos=PhotoFormat(
+                stretch=to_stretch(stretch),
+                bands=tuple(to_numbers(bands, "--bands")),
+                page=page,
+                tile=tile,
+                overlap=overlap,
+            ),
         )
 
     with Display() as display:
@@ -343,6 +387,8 @@ def _show(report: IngestReport) -> None:
         f"in {time_text(report.elapsed)}"
     )
     print_out(f"  Found: {escape(report.found)}")
+    for text in report.notes:
+        print_out(f"  {escape(text)}")
     if report.objects:
         print_out(
             f"  {report.objects:,} annotations; {report.without_objects:,} images have none: "

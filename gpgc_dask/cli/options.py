@@ -34,6 +34,7 @@ __all__ = [
     "to_classes",
     "to_colour",
     "to_numbers",
+    "to_stretch",
 ]
 
 RUNNING, MASKS = "Running", "Reading masks"
@@ -166,6 +167,19 @@ def to_numbers(text: str | None, option: str) -> list[int]:
         raise typer.BadParameter(
             f"{text!r} is not a list of whole numbers such as 1,3", param_hint=option
         ) from None
+
+
+def to_stretch(text: str) -> str | tuple[float, float]:
+    """Convert text such as 0,4095 to two numbers; words stay as they are."""
+    if "," not in text:
+        return text
+    try:
+        low, high = (float(part) for part in text.split(","))
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r} is not two numbers such as 0,4095", param_hint="--stretch"
+        ) from None
+    return low, high
 
 
 def to_classes(text: str | None) -> dict[int, str]:

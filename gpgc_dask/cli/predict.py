@@ -57,6 +57,17 @@ def predict(
     ] = None,
     backbone: PresentBackbone = None,
     features: Features = None,
+    tile: Annotated[
+        int | None,
+        typer.Option(
+            help="Longest side in pixels of the tiles in which larger photos are predicted. "
+            "Default: as in gpgc ingest."
+        ),
+    ] = None,
+    overlap: Annotated[
+        int | None,
+        typer.Option(help="Pixels that neighbouring tiles share. Default: as in gpgc ingest."),
+    ] = None,
     on_error: OnErrorOption = OnError.RAISE,
     resume: Resume = False,
     overwrite: Overwrite = False,
@@ -84,6 +95,8 @@ def predict(
             probability=probability,
             std=std,
             backbone=to_backbone(backbone, features, images),
+            tile=tile,
+            overlap=overlap,
             run=RunOptions(resume, overwrite, on_error.value, display.work, client),
         )
     if json:

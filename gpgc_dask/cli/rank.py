@@ -74,6 +74,13 @@ def rank_images(
             help="List the annotators instead, compared at equal difficulty of their images.",
         ),
     ] = False,
+    scenes: Annotated[
+        bool,
+        typer.Option(
+            "--scenes",
+            help="List the scenes that gpgc ingest --tile has cut, by the mean of their tiles.",
+        ),
+    ] = False,
     json: Json = False,
 ) -> None:
     """List the images in the order of their reliability, worst first.
@@ -86,16 +93,25 @@ def rank_images(
 
     With --people: {people}. JSON also contains an interval of the quality, the quality that is
     expected for the difficulty of the images, and the trend.
+
+    With --scenes: rank, scene, tiles, pixels, quality, agreement.
     """
     check_output(out)
-    if objects and people:
-        raise typer.BadParameter("--objects and --people are two lists: choose one")
-    if (objects or people) and by != By.QUALITY:
-        raise typer.BadParameter("--by is for images: omit it with --objects and --people")
+    if objects + people + scenes > 1:
+        raise typer.BadParameter("--objects, --people and --scenes are separate lists: choose one")
+    if (objects or people or scenes) and by != By.QUALITY:
+        raise typer.BadParameter(
+            "--by is for images: omit it with --objects, --people and --scenes"
+        )
     if people:
         from gpgc_dask.cli.people import list_people
 
         list_people(model, out, json=json)
+        return
+    if scenes:
+        from gpgc_dask.cli.scenes import list_scenes
+
+        list_scenes(model, out, json=json)
         return
     if objects:
         _rank_objects(model, out, json=json)

@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from gpgc_dask.core.errors import InputError
+from gpgc_dask.core.tiles import scene_name, split_address
 
 __all__ = ["check_names", "check_sources", "relative_path"]
 
@@ -50,12 +51,14 @@ def check_sources(
     """
     folder = source["images"]
     for name, path in zip(names, images, strict=True):
-        expected = os.path.join(folder, str(relative_path(name)))
-        if os.path.normpath(path) != os.path.normpath(expected):
+        file, tile = split_address(path)
+        whole = name if tile is None else scene_name(str(name))
+        expected = os.path.join(folder, str(relative_path(whole)))
+        if os.path.normpath(file) != os.path.normpath(expected):
             raise InputError(f"{path} is not {str(name)!r} in the folder of images, {folder}")
     root = os.path.normpath(source["masks"])
     folder = os.path.join(root, "")
     for path in masks:
-        normal = os.path.normpath(path)
+        normal = os.path.normpath(split_address(path)[0])
         if normal != root and not normal.startswith(folder):
             raise InputError(f"{path} is not in the folder of masks, {folder}")

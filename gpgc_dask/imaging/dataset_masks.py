@@ -9,9 +9,9 @@ import xarray as xr
 
 from gpgc_dask.core.errors import MissingFileError
 from gpgc_dask.data.dataset import text_values
-from gpgc_dask.imaging.mask_sources import MASK_SOURCES
 from gpgc_dask.imaging.masks import Codes, MaskFormat
 from gpgc_dask.imaging.photos import Orientation
+from gpgc_dask.imaging.scene_masks import restore_masks
 
 __all__ = ["DatasetMasks"]
 
@@ -31,7 +31,7 @@ class DatasetMasks:
         self, source: Mapping[str, Any], names: Sequence[str], mask_paths: Sequence[str]
     ) -> None:
         self.format = MaskFormat.from_json(source["mask_format"])
-        self.masks = MASK_SOURCES[source["format"]].restore(source, names, mask_paths)
+        self.masks = restore_masks(source, names, mask_paths)
 
     @classmethod
     def from_dataset(cls, dataset: xr.Dataset) -> Self:

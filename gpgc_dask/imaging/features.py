@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from os import PathLike
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from gpgc_dask.core.errors import InputError
 from gpgc_dask.imaging.backbones import Backbone, BackboneLike, find_backbone
 from gpgc_dask.imaging.masks import Codes
 from gpgc_dask.imaging.objects import PhotoObject
+from gpgc_dask.imaging.photo_format import PhotoFormat
 from gpgc_dask.imaging.photos import Orientation, Photo, read_photo, reduce_photo
 from gpgc_dask.imaging.superpixels import (
     GRID,
@@ -76,6 +78,8 @@ class Recipe:
         it.
     dtype : {"float32", "float16"}, default "float32"
         Type of the stored features.
+    photos : PhotoFormat, optional
+        How photos become RGB of 8 bits.
 
     Examples
     --------
@@ -90,6 +94,7 @@ class Recipe:
     sigma: float = 1.0
     side: int = 512
     dtype: str = "float32"
+    photos: PhotoFormat = field(default_factory=PhotoFormat)
 
     def __post_init__(self) -> None:
         if not 2 <= self.superpixels <= MAX_SUPERPIXELS // 2:
@@ -108,6 +113,21 @@ class Recipe:
     def extractor(self) -> Backbone:
         """The backbone, ready to be called."""
         return find_backbone(self.backbone)
+
+    def to_json(self) -> dict[str, Any]:
+        """All parameters but the backbone, as JSON has them."""
+        settings = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "backbone"}
+        return settings | {"photos": self.photos.to_json()}
+
+    @classmethod
+    def from_json(cls, backbone: BackboneLike, stored: Mapping[str, Any]) -> Recipe:
+        """Restore the recipe from a dataset's provenance."""
+        photos = PhotoFormat.from_json(stored.get("photos", {}))
+        return cls(backbone, **{**stored, "photos": photos})
+
+    def with_photos(self, photos: PhotoFormat) -> Recipe:
+        """The same recipe for another format of photos."""
+        return replace(self, backbone=self.extractor, photos=photos)
 
 
 class Stopwatch:
@@ -172,7 +192,7 @@ def describe(
     """
     watch = watch or Stopwatch()
     with watch("decode"):
-        photo: Photo = read_photo(path, recipe.side)
+        photo: Photo = read_photo(path, recipe.side, recipe.photos)
     with watch("superpixels"):
         reduced = reduce_photo(photo.pixels, recipe.side // REDUCTION)
         segments = segment(reduced, recipe.superpixels, recipe.compactness, recipe.sigma)

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
 from gpgc_dask.core.arrays import Array, Labels
 from gpgc_dask.core.errors import InputError, Problem
+from gpgc_dask.core.tiles import Tile, cut_scene, join_address
 from gpgc_dask.execution.batches import translate_failures
 from gpgc_dask.gp.oracle.numpy import NumpyOracle
 from gpgc_dask.imaging.backbones import BackboneLike, restore_backbone
 from gpgc_dask.imaging.features import Recipe, describe
 from gpgc_dask.imaging.painting import encode_picture, mask_values, paint
+from gpgc_dask.imaging.photos import Orientation, read_orientation
 from gpgc_dask.models.decisions import class_probabilities, decide
 from gpgc_dask.models.protocol import FittedModel
 from gpgc_dask.pipelines.options import RunOptions
@@ -72,6 +76,8 @@ def predict_masks(
     probability: str | PathLike[str] | None = None,
     std: str | PathLike[str] | None = None,
     backbone: BackboneLike | None = None,
+    tile: int | None = None,
+    overlap: int | None = None,
     run: RunOptions | None = None,
 ) -> PredictReport:
     """Predict masks of photos by a model that was fitted on a dataset.
@@ -94,6 +100,9 @@ def predict_masks(
         Folder for the posterior standard deviation of f as TIFFs of 32-bit floats.
     backbone : str, Backbone or callable, optional
         The present path of the model's ONNX file, or the Python function it was fitted with.
+    tile, overlap : int, optional
+        Longest side of the tiles in which larger photos are predicted, and the pixels that they
+        share; see :class:`~gpgc_dask.PhotoFormat`. By default as in the model's dataset.
     run : RunOptions, optional
         Resuming, unusable photos, progress and cluster. Resuming keeps existing pictures; it is an
         error if another model made them.
@@ -113,6 +122,7 @@ def predict_masks(
     run = run or RunOptions()
     folders = output_folders(mask=target, probability=probability, std=std)
     predictor = Predictor.from_model(model, backbone, with_variance=len(folders) > 1)
+    predictor = predictor.with_tiles(tile, overlap)
     jobs = find_jobs(images, folders)
     predictor.recipe.extractor.check_photos([job.photo for job in jobs])
     if not (run.resume or run.overwrite):
@@ -187,13 +197,24 @@ class Predictor:
                 "values for them: call model.predict and imaging.paint in Python"
             )
         return cls(
-            Recipe(restore_backbone(origin["backbone"], backbone), **origin["recipe"]),
+            Recipe.from_json(restore_backbone(origin["backbone"], backbone), origin["recipe"]),
             model.coef_[0] if len(model.coef_) == 1 else model.coef_.T,
             model.classes_.astype(np.intp),
             values,
             np.nan if model.typical_noise is None else model.typical_noise,
             model.covariance_factor if with_variance else None,
             model.calibration,
+        )
+
+    def with_tiles(self, tile: int | None, overlap: int | None) -> Predictor:
+        """The same for tiles of another size; None keeps what the dataset has."""
+        if tile is None and overlap is None:
+            return self
+        photos = self.recipe.photos
+        size = photos.tile if tile is None else tile
+        shared = min(photos.overlap, size // 2) if overlap is None else overlap
+        return replace(
+            self, recipe=self.recipe.with_photos(replace(photos, tile=size, overlap=shared))
         )
 
     def digest(self) -> str:
@@ -215,13 +236,38 @@ class Predictor:
 
     def run(self, job: Job) -> None:
         """Write the pictures of a photo, each completely or not at all."""
-        described = describe(job.photo, self.recipe)
+        photos = self.recipe.photos
+        if photos.tile:
+            size = read_orientation(job.photo)
+            tiles = [*cut_scene(size.height, size.width, photos.tile, photos.overlap)]
+            if len(tiles) > 1:
+                self._run_scene(job, size, [tile for _, _, tile in tiles])
+                return
+        for kind, painted in self._paint(job, os.fspath(job.photo)):
+            write_whole(job.pictures[kind], encode_picture(painted))
+
+    def _paint(self, job: Job, address: str) -> Iterator[tuple[str, Labels]]:
+        """(kind, picture) of a photo, or of a tile by its address."""
+        described = describe(address, self.recipe)
         features, size = described.features, described.orientation
         self.check_features(features.shape[1])
         for kind, values in self._values(NumpyOracle(features)):
             if kind in job.pictures:
-                painted = paint(described.segments, values, size.height, size.width)
-                write_whole(job.pictures[kind], encode_picture(painted))
+                yield kind, paint(described.segments, values, size.height, size.width)
+
+    def _run_scene(self, job: Job, size: Orientation, tiles: list[Tile]) -> None:
+        """Write the pictures of a scene; each pixel is taken from the tile in whose core it is."""
+        with TemporaryDirectory(prefix=".gpgc-", dir=_existing(job.pictures["mask"])) as place:
+            scenes: dict[str, Labels] = {}
+            for tile in tiles:
+                for kind, painted in self._paint(job, join_address(job.photo, tile)):
+                    if kind not in scenes:
+                        shape = (size.height, size.width)
+                        path = os.path.join(place, kind)  # on disk: larger than memory may be
+                        scenes[kind] = np.memmap(path, painted.dtype, "w+", shape=shape)
+                    scenes[kind][tile.core_slices] = tile.crop_core(painted)
+            for kind in [*scenes]:
+                write_whole(job.pictures[kind], encode_picture(scenes.pop(kind)))
 
     def _values(self, oracle: NumpyOracle) -> Iterator[tuple[str, Labels]]:
         """(kind of picture, (n,) value of each superpixel)."""
@@ -234,6 +280,12 @@ class Predictor:
         shares = class_probabilities(mean, std, self.noise, self.classes.size, self.calibration)
         chosen = shares[:, 1] if self.values.size == 2 else shares.max(1)
         yield "probability", np.round(chosen * FULL_SCALE).astype(np.uint16)
+
+
+def _existing(picture: Path) -> Path:
+    """The folder of a picture, which exists then."""
+    picture.parent.mkdir(parents=True, exist_ok=True)
+    return picture.parent
 
 
 def _write_mark(folder: Path, digest: str, *, resume: bool) -> None:

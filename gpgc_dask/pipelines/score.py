@@ -34,6 +34,7 @@ from gpgc_dask.imaging.features import describe, label
 from gpgc_dask.imaging.mask_sources import MASK_SOURCES, Item, MaskOptions, open_source
 from gpgc_dask.imaging.masks import MaskFormat
 from gpgc_dask.imaging.photos import silence_pillow
+from gpgc_dask.imaging.scene_masks import cut_source
 from gpgc_dask.models.decisions import decide
 from gpgc_dask.models.protocol import FittedModel
 from gpgc_dask.models.review import CLASS_IOU, require_review
@@ -116,6 +117,7 @@ def score(
     run = run or RunOptions()
     scorer = _Scorer.from_model(model, backbone)
     source = open_source(images, masks, masks_as or _stored_options(model))
+    cut_source(source, scorer.predictor.recipe.photos)
     _check_classes(model, list(source.mask_format.names))
     if source.problems and (run.on_error == "raise" or not source.items):
         raise problem_error(source.problems)

@@ -19,7 +19,6 @@ from sklearn.preprocessing import QuantileTransformer
 
 from gpgc_dask.core.arrays import Array, Index, Mask
 from gpgc_dask.execution.compute import compute, lazy_calls
-from gpgc_dask.quality.predictions import FOLDS
 
 __all__ = [
     "BAD_BELOW",
@@ -109,13 +108,19 @@ class Copies:
 
 
 def cross_predict(copies: Copies, given: Array, fold: Index) -> Array:
-    """Probabilities (J, bins) of the qualities of masks (J, d), learned from other folds (J,)."""
-    tasks = []
-    for number in range(FOLDS):
+    """Probabilities (J, bins) of the qualities of masks (J, d), learned from other folds (J,).
+
+    A fold that has all copies, as one of few groups may, is learned from them.
+    """
+    present, tasks = np.unique(fold), []
+    for number in present:
         train = fold[copies.image] != number
+        train = train if train.any() else ~train
         tasks.append((copies.columns[train], copies.steps[train], given[fold == number]))
     predicted = np.empty((len(given), EDGES.size - 1))
-    for number, part in enumerate(compute(*lazy_calls("estimate", _regress, tasks))):
+    for number, part in zip(
+        present, compute(*lazy_calls("estimate", _regress, tasks)), strict=True
+    ):
         predicted[fold == number] = part
     return _smooth(predicted, copies)
 

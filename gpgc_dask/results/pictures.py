@@ -21,6 +21,7 @@ from gpgc_dask.data.dataset import text_values
 from gpgc_dask.imaging.dataset_masks import DatasetMasks
 from gpgc_dask.imaging.masks import VOID, Codes
 from gpgc_dask.imaging.painting import paint, rows_of, segment_chunks
+from gpgc_dask.imaging.photo_format import PhotoFormat, stored_format
 from gpgc_dask.imaging.photos import Orientation, Pixels, read_photo, silence_pillow
 from gpgc_dask.imaging.superpixels import Segments, class_counts, sample_codes
 
@@ -140,6 +141,7 @@ class _Task:
     predicted: Index
     height: int
     width: int
+    photo_format: PhotoFormat
     corrected: Codes | None = None
 
 
@@ -216,6 +218,7 @@ def _blocks(
     image, label = dataset["image"].values, dataset["label"].values.astype(np.intp)
     weight = dataset["weight"].values
     paths = text_values(dataset["image_path"])
+    photo_format = stored_format(dataset.attrs)
     heights, widths = dataset["height"].values, dataset["width"].values
     for chunk in segment_chunks(dataset, photos):
         tasks = []
@@ -231,6 +234,7 @@ def _blocks(
                     predicted[rows],
                     int(heights[photo]),
                     int(widths[photo]),
+                    photo_format,
                     corrected_mask(dataset, photo),
                 )
             )
@@ -252,7 +256,7 @@ def scaled_size(height: int, width: int, side: int) -> tuple[int, int]:
 
 
 def read_or_grey(
-    path: str, size: tuple[int, int], side: int
+    path: str, size: tuple[int, int], side: int, photo_format: PhotoFormat
 ) -> tuple[Pixels, Orientation | None, str]:
     """Read a photo, or make a grey picture in its place.
 
@@ -264,6 +268,8 @@ def read_or_grey(
         Height and width that it is expected to have after it is scaled down.
     side : int
         Longest side in pixels to which it is scaled down.
+    photo_format : PhotoFormat
+        How it becomes RGB.
 
     Returns
     -------
@@ -274,7 +280,7 @@ def read_or_grey(
         Why; empty if it is the photo.
     """
     try:
-        photo = read_photo(path, side)
+        photo = read_photo(path, side, photo_format)
     except UnusableFileError as error:
         problem = str(error)
     else:
@@ -287,7 +293,7 @@ def read_or_grey(
 def _paint(task: _Task, masks: DatasetMasks | None, side: int) -> Painted:
     h, w = scaled_size(task.height, task.width, side)
     given: Labels = paint(task.segments, task.given, h, w)
-    pixels, orientation, _ = read_or_grey(task.image_path, (h, w), side)
+    pixels, orientation, _ = read_or_grey(task.image_path, (h, w), side, task.photo_format)
     gone = orientation is None
     own = None if task.corrected is not None else masks
     drawn = None if orientation is None else read_drawn_mask(own, task.photo, orientation)

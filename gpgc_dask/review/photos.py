@@ -15,6 +15,7 @@ from gpgc_dask.data.maps import Codes, Segments, map_chunks
 from gpgc_dask.data.verdicts import Correction
 from gpgc_dask.imaging.corrections import make_correction
 from gpgc_dask.imaging.painting import paint, rows_of
+from gpgc_dask.imaging.photo_format import stored_format
 from gpgc_dask.imaging.photos import read_orientation, silence_pillow
 from gpgc_dask.imaging.superpixels import sample_codes
 from gpgc_dask.results.pictures import (
@@ -55,6 +56,7 @@ class Photos:
         self._paths = text_values(dataset["image_path"]).tolist()
         sizes = (dataset[name].values.tolist() for name in ("height", "width"))
         self._sizes = list(zip(*sizes, strict=True))
+        self._format = stored_format(dataset.attrs)
         self._masks = open_masks(dataset)
 
     def encode(self, photo: int, correction: Correction | None) -> bytes:
@@ -76,7 +78,7 @@ class Photos:
             (uint16, little-endian, ``segment_height`` × ``segment_width``).
         """
         h, w = self.display_size(photo)
-        pixels, _, problem = read_or_grey(self._paths[photo], (h, w), SIDE)
+        pixels, _, problem = read_or_grey(self._paths[photo], (h, w), SIDE, self._format)
         segments = self._segments(photo)
         given = sample_codes(self._read_given(photo, correction), h, w)
         predicted = paint(segments, self._predicted(photo), h, w)

@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from gpgc_dask.core.errors import InputError, Problem
+from gpgc_dask.core.tiles import split_address
 from gpgc_dask.imaging.class_tables import read_classes
 from gpgc_dask.imaging.files import Pair, printable
 from gpgc_dask.imaging.image_info import ImageInfo, PhotoInfo
@@ -335,7 +336,7 @@ class MaskSource(ABC):
 def file_stamp(path: str) -> str:
     """Size and time of a file, which change when it is changed."""
     try:
-        status = Path(path).stat()
+        status = Path(split_address(path)[0]).stat()
     except OSError:
         return "-"
     return f"{status.st_size}:{status.st_mtime_ns}"
@@ -343,7 +344,7 @@ def file_stamp(path: str) -> str:
 
 def file_digest(path: str) -> str:
     """Digest of a file's content."""
-    with open(path, "rb") as file:
+    with open(split_address(path)[0], "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:32]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import version
 from os import PathLike
@@ -24,6 +24,10 @@ from gpgc_dask.execution.client import Client, is_in_process
 from gpgc_dask.imaging.features import Recipe
 from gpgc_dask.imaging.image_info import ImageInfo, PhotoInfo
 from gpgc_dask.imaging.mask_sources import MaskOptions, MaskSource, open_source
+from gpgc_dask.imaging.photo_format import PhotoFormat, stored_format
+from gpgc_dask.imaging.scene_masks import cut_source
+from gpgc_dask.imaging.survey import survey_photos
+from gpgc_dask.pipelines.batches import problem_error
 from gpgc_dask.pipelines.ingest.work import IngestRun, without_path
 from gpgc_dask.pipelines.mask_check import check_masks
 from gpgc_dask.pipelines.options import RunOptions
@@ -60,6 +64,8 @@ class IngestReport:
         Number of images that have none: candidates for missing objects.
     found : str
         What the masks are: number, kinds, sizes, values and colours.
+    notes : list of str
+        What was done with the photos that may not be expected, such as stretching.
     """
 
     target: str
@@ -74,6 +80,7 @@ class IngestReport:
     objects: int = 0
     without_objects: int = 0
     found: str = ""
+    notes: list[str] = field(default_factory=list)
 
 
 def ingest(
@@ -129,12 +136,16 @@ def ingest(
     start = time.perf_counter()
     run = run or RunOptions()
     source = open_source(images, masks, masks_as)
-    survey = check_masks(source, run.on_error)
+    found = check_masks(source, run.on_error).describe()
+    recipe = recipe() if callable(recipe) else recipe or Recipe()
+    cut_source(source, recipe.photos)
+    if source.problems and (run.on_error == "raise" or not source.items):
+        raise problem_error(source.problems)
+    recipe.extractor.check_photos([item.pair.image for item in source.items])
     info = info or ImageInfo()
     about = source.find_info(info)
     location = Location.of(target, storage_options)
-    recipe = recipe() if callable(recipe) else recipe or Recipe()
-    recipe.extractor.check_photos([item.pair.image for item in source.items])
+    recipe, notes = _survey(source, location, recipe, run)
     parameters = _parameters(source, recipe)
     check = partial(_check_target, location, source, about, parameters, run)
     attempt = None
@@ -155,7 +166,32 @@ def ingest(
                 if absent:
                     attempt.remove_if_empty()
                 raise
-    return _report(location, attempt, time.perf_counter() - start, survey.describe())
+    report = _report(location, attempt, time.perf_counter() - start)
+    return replace(report, found=found, notes=notes)
+
+
+def _survey(
+    source: MaskSource, location: Location, recipe: Recipe, run: RunOptions
+) -> tuple[Recipe, list[str]]:
+    """The recipe with the levels of these photos, and notes about what is done with them."""
+    photos = recipe.photos
+    if run.resume:  # more photos do not change the levels of those that are finished
+        photos = _stored_levels(location, photos)
+    survey = survey_photos(list(dict.fromkeys(i.pair.image for i in source.items)), photos)
+    return recipe.with_photos(survey.photo_format), survey.notes
+
+
+def _stored_levels(location: Location, photos: PhotoFormat) -> PhotoFormat:
+    """The format of an earlier run of the same call."""
+    present = state(location)
+    if present == "complete":
+        stored = dict(location.group().attrs)
+    elif present != "absent" and location.exists(PARAMETERS):
+        stored = json.loads(location.read(PARAMETERS))
+    else:
+        return photos
+    then = stored_format(stored)
+    return then if replace(then, levels=photos.levels) == photos else photos
 
 
 def check_reach(location: Location, client: Client) -> None:
@@ -168,13 +204,12 @@ def check_reach(location: Location, client: Client) -> None:
 
 def _parameters(source: MaskSource, recipe: Recipe) -> dict[str, Any]:
     """All that the result depends on except the files; also the dataset's provenance."""
-    settings = {f.name: getattr(recipe, f.name) for f in fields(recipe) if f.name != "backbone"}
     return {
         "classes": list(source.mask_format.names),
         "class_values": list(source.mask_format.values),
         "source": source.provenance(),
         "backbone": recipe.extractor.provenance(),
-        "recipe": settings,
+        "recipe": recipe.to_json(),
         "versions": {
             name: version(name) for name in ("gpgc_dask", "scikit-image", "pillow", "numpy")
         },
@@ -278,9 +313,7 @@ def _check_files(location: Location, source: MaskSource, digest: str) -> None:
     )
 
 
-def _report(
-    location: Location, attempt: IngestRun | None, elapsed: float, found: str
-) -> IngestReport:
+def _report(location: Location, attempt: IngestRun | None, elapsed: float) -> IngestReport:
     dataset = open_dataset(location.url, location.options)
     outcome = summary(dataset)
     annotated = np.unique(dataset["object_image"].values).size
@@ -296,5 +329,4 @@ def _report(
         elapsed=elapsed,
         objects=dataset.sizes["object"],
         without_objects=outcome["images"] - annotated if annotated else 0,
-        found=found,
     )

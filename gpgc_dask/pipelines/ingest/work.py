@@ -12,11 +12,13 @@ import uuid
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from gpgc_dask.core.errors import PipelineError, Problem, UnusableFileError, list_problems
 from gpgc_dask.core.progress import Listener, Meter
 from gpgc_dask.core.threads import keep_freed_memory
+from gpgc_dask.core.tiles import split_address
 from gpgc_dask.data.schema import FORMAT_VERSION, UNFINISHED_FOLDER
 from gpgc_dask.execution.batches import completed_batches, completed_pieces, translate_failures
 from gpgc_dask.execution.client import Client, KilledWorker
@@ -62,7 +64,7 @@ def process_batch(
             if described is None or item.pair.image != photo:
                 photo, described = item.pair.image, None
                 described = describe(photo, recipe, watch)
-                digest = file_digest(photo)
+                digest = _scene_digest(split_address(photo)[0], item.photo_stamp)
             with watch("decode"):
                 codes = item.mask.read(described.orientation)
             with watch("pooling"):
@@ -82,6 +84,12 @@ def process_batch(
         with watch("write"):
             write_part(location, finished)
     return BatchResult(len(finished), problems, watch.seconds)
+
+
+@lru_cache(maxsize=1)
+def _scene_digest(path: str, _stamp: str) -> str:
+    """Digest of a photo's file; tiles of a scene follow each other."""
+    return file_digest(path)
 
 
 def write_chunk(task: ChunkTask, location: Location) -> None:

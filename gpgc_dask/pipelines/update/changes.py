@@ -15,6 +15,7 @@ import xarray as xr
 
 from gpgc_dask.core.arrays import Index
 from gpgc_dask.core.errors import InputError, Problem
+from gpgc_dask.core.tiles import split_address
 from gpgc_dask.data.dataset import text_values
 from gpgc_dask.imaging.image_info import ImageInfo, PhotoInfo
 from gpgc_dask.imaging.mask_sources import (
@@ -25,6 +26,8 @@ from gpgc_dask.imaging.mask_sources import (
     open_source,
 )
 from gpgc_dask.imaging.objects import PhotoObject
+from gpgc_dask.imaging.photo_format import stored_format
+from gpgc_dask.imaging.scene_masks import cut_source
 from gpgc_dask.pipelines.ingest.staging import ImageRecord, StagedImage
 from gpgc_dask.storage.location import MAX_CONCURRENT
 
@@ -58,6 +61,7 @@ class StoredImages:
         self.mask_stamps = text_values(dataset["mask_stamp"]).tolist()
         self.mask_paths = text_values(dataset["mask_path"]).tolist()
         self.masks = str(dataset.attrs["source"]["masks"])
+        self.images = str(dataset.attrs["source"]["images"])
         self.numbers = {name: number for number, name in enumerate(self.names)}
         counts = np.bincount(dataset["image"].values, minlength=len(self.names))
         self.starts: Index = np.concatenate([[0], np.cumsum(counts)])
@@ -135,6 +139,7 @@ def open_stored_source(
     if answers:
         options = replace(options, answers=os.fspath(answers))
     source = open_source(images, masks, options)
+    cut_source(source, stored_format(attributes))
     names, values = list(source.mask_format.names), list(source.mask_format.values)
     if [names, values] != [list(attributes["classes"]), list(attributes["class_values"])]:
         raise InputError(
@@ -207,11 +212,11 @@ def _same_photos(items: Sequence[Item], stored: StoredImages) -> dict[str, int]:
             same[name] = number
         elif _size(item.photo_stamp) == _size(stored.photo_stamps[number]):
             touched.append((item, number))
-    paths = list(dict.fromkeys(item.pair.image for item, _ in touched))
+    paths = list(dict.fromkeys(split_address(item.pair.image)[0] for item, _ in touched))
     with ThreadPoolExecutor(MAX_CONCURRENT) as pool:
         digests = dict(zip(paths, pool.map(_digest, paths), strict=True))
     for item, number in touched:
-        if digests[item.pair.image] == stored.photo_digests[number]:
+        if digests[split_address(item.pair.image)[0]] == stored.photo_digests[number]:
             same[item.pair.name] = number
     return same
 

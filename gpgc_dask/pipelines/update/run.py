@@ -283,7 +283,7 @@ class Attempt:
     def _restore_recipe(self) -> Recipe:
         network = restore_backbone(self.attributes["backbone"], self.arguments.backbone)
         network.check_photos([item.pair.image for item in self.changes.described])
-        return Recipe(network, **self.attributes["recipe"])
+        return Recipe.from_json(network, self.attributes["recipe"])
 
     def _place(self, folder: str) -> Location:
         return Location(f"{self.location.url}/{UPDATE_FOLDER}/{folder}", self.location.options)

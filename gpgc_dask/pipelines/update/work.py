@@ -314,10 +314,10 @@ def _with_files(
             mask_stamp=item.mask_stamp,
         )
     within = os.path.relpath(record.mask_path, stored.masks)
-    photo = stored.photos[stored.numbers[record.name]]
+    photo = os.path.relpath(record.image_path, stored.images)
     return replace(
         record,
-        image_path=os.path.join(source.images, photo),
+        image_path=os.path.normpath(os.path.join(source.images, photo)),
         mask_path=os.path.normpath(os.path.join(source.masks, within)),
     )
 
