@@ -269,22 +269,15 @@ def ingest(
     """
     check_choice(resume=resume, overwrite=overwrite)
     check_output(folder=out, urls=True)
-    if masks is not None and coco is not None:
-        raise InputError("--coco excludes MASKS: name one of them")
-    if coco is not None and mask_format not in (None, "coco"):
-        raise InputError(f"--coco excludes --format {mask_format}: choose one")
-    backbone_options = {
-        "layers": layer,
-        "side": input_side,
-        "mean": to_colour(mean, "--mean"),
-        "std": to_colour(std, "--std"),
-    }
+    _check_coco(masks, coco, mask_format)
+    colours = {"mean": to_colour(mean, "--mean"), "std": to_colour(std, "--std")}
+    backbone_options = {"layers": layer, "side": input_side, **colours}
     from gpgc_dask.imaging.photo_format import PhotoFormat
     from gpgc_dask.pipelines.ingest import ImageInfo, MaskOptions, Recipe, RunOptions
     from gpgc_dask.pipelines.ingest import ingest as ingest_images
 
     masks_as = MaskOptions(
-        format=mask_format or ("auto" if coco is None else "coco"),
+        format=mask_format or ("coco" if coco else "auto"),
         suffix=mask_suffix,
         photo_suffix=photo_suffix,
         foreground=to_numbers(foreground, "--foreground"),
@@ -332,6 +325,14 @@ def ingest(
         print_json(asdict(report))
     else:
         _show(report)
+
+
+def _check_coco(masks: str | None, coco: str | None, mask_format: str | None) -> None:
+    """Raise an InputError if --coco is given with other masks or another format."""
+    if masks is not None and coco is not None:
+        raise InputError("--coco excludes MASKS: name one of them")
+    if coco is not None and mask_format not in (None, "coco"):
+        raise InputError(f"--coco excludes --format {mask_format}: choose one")
 
 
 def _recognise(images: str, masks: str | None, options: MaskOptions) -> tuple[str, MaskOptions]:

@@ -85,7 +85,7 @@ def save(
     if model_class(name) is not type(model):
         known = ", ".join(MODELS[method].__name__ for method in MODELS)
         raise InputTypeError(
-            f"{name} cannot be saved: save() supports {known}; a subclass needs a format of its own"
+            f"{name} cannot be saved: only {known} can; a subclass needs a format of its own"
         )
     if state(location) == "foreign":
         raise ExistsError(

@@ -194,7 +194,8 @@ class Predictor:
         if not np.isin(model.classes_, np.arange(values.size)).all():
             raise InputError(
                 "this model was fitted with labels that are not the dataset's, so masks have no "
-                "values for them: call model.predict and imaging.paint in Python"
+                "values for them: fit a model to the dataset's own labels, or in Python call "
+                "model.predict and imaging.paint"
             )
         return cls(
             Recipe.from_json(restore_backbone(origin["backbone"], backbone), origin["recipe"]),

@@ -106,8 +106,8 @@ def restore_backbone(
         restored = find_backbone(backbone)
     elif kind is None:
         raise InputError(
-            f"the features come from {name}, which is not registered: pass it as backbone= in "
-            "Python; the command line cannot"
+            f"the features come from {name}, which is not registered: the program cannot compute "
+            "them; in Python pass it as backbone="
         )
     else:
         restored = BACKBONES[kind].from_provenance(provenance, backbone)

@@ -97,8 +97,8 @@ class StoredMaps(Backbone):
         images = settings.pop("images", None)
         if settings or images is None:
             raise InputError(
-                f"{name} needs the folder of the photos and no other option: images= in Python, "
-                "and --features in place of --backbone"
+                f"{name} needs the folder of the photos and no other option: use --features in "
+                "place of --backbone, or in Python images="
             )
         path = name.removeprefix(PREFIX)
         if not is_url(path):
@@ -115,7 +115,7 @@ class StoredMaps(Backbone):
     def from_provenance(cls, provenance: Mapping[str, Any], name: str | None = None) -> Self:
         raise InputError(
             f"the features were computed elsewhere ({provenance['path']}): name those of these "
-            "photos with --features (backbone=find_backbone('maps:PATH', images=…) in Python)"
+            "photos with --features, or in Python backbone=find_backbone('maps:PATH', images=…)"
         )
 
 

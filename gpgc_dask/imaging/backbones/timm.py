@@ -104,7 +104,7 @@ def _load(model: str, pretrained: bool) -> tuple[Any, int, Features, Features]:
     except Exception as error:  # of timm, the hub and PyTorch
         raise InputError(
             f"timm cannot make {model} ({type(error).__name__}: "
-            f"{' '.join(str(error).split()):.200}); timm.list_models() lists the names"
+            f"{' '.join(str(error).split()):.200}); in Python timm.list_models() lists the names"
         ) from None
     mean, std = (np.array(network.pretrained_cfg[name], np.float32) for name in ("mean", "std"))
     return network.eval(), max(network.feature_info.reduction()), mean, std

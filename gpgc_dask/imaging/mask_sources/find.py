@@ -49,15 +49,24 @@ def open_source(
     if options.format == AUTO:
         own = recognise(images, masks, options)
         options, masks = replace(options, format=own.format), own.masks
-    source = MASK_SOURCES[options.format](images, masks, options)
-    if options.format == FOLDER and not source.items:
-        other = _locate(Path(masks).expanduser())
-        if other is not None:
-            raise InputError(
-                f"{masks} is not a folder of mask files but {other.title}: read it with the format "
-                f"{other.format} (--format {other.format}), and name its categories (--category)"
-            )
+    try:
+        source = MASK_SOURCES[options.format](images, masks, options)
+    except InputError:
+        _check_is_folder(masks, options)
+        raise
+    if not source.items:
+        _check_is_folder(masks, options)
     return source
+
+
+def _check_is_folder(masks: str | PathLike[str], options: MaskOptions) -> None:
+    """Raise an InputError if a folder without masks of the photos is of another format."""
+    other = _locate(Path(masks).expanduser()) if options.format == FOLDER else None
+    if other is not None:
+        raise InputError(
+            f"{masks} is not a folder of mask files but {other.title}: read it with the format "
+            f"{other.format} (--format {other.format}), and name its categories (--category)"
+        ) from None
 
 
 def recognise(
