@@ -430,8 +430,8 @@ def test_command(tmp_path):
     assert f"{predicted} is better than {against} (Wilcoxon signed-rank p = " in result.stdout
     assert "below 0.001)" in result.stdout
     assert "0.6950" in result.stdout
-    result = run(against, true, "--against", predicted)
-    assert f"{predicted} is better than {against}" in result.stdout
+    swapped = run(against, true, "--against", predicted)
+    assert f"{predicted} is better than {against}" in swapped.stdout
 
 
 def test_command_with_classes(tmp_path):
@@ -440,9 +440,8 @@ def test_command_with_classes(tmp_path):
     save(predicted, void=[[0, 0, 4, 4]])
     result = run(predicted, true, "--classes", "0=ground,4=[b]horse,9=rider,11=dog", "--void", 255)
     assert result.exit_code == 0, result.output
-    assert all(
-        t in result.stdout for t in ("[red]p", "[b]horse", "0.0000", "–", "0.5000", "0.6667")
-    )
+    shown = ("[red]p", "[b]horse", "0.0000", "–", "0.5000", "0.6667")
+    assert all(text in result.stdout for text in shown)
     assert "1 images are void at every pixel" in result.stdout
 
 
@@ -497,6 +496,5 @@ def test_wrong_calls(tmp_path):
         (["--classes", "0=a,0=b"], "named twice"),
     ):
         result = run(predicted, true, *given)
-        assert result.exit_code == 2
-        assert message in " ".join(result.stderr.split())
+        assert (result.exit_code, message in " ".join(result.stderr.split())) == (2, True)
     assert isinstance(run(predicted, predicted).exception, ValueError)
