@@ -85,7 +85,7 @@ def to_class_weight(text: str) -> str | None:
     """Convert the text of the option to the parameter of the models."""
     if text not in ("balanced", "none"):
         raise typer.BadParameter(
-            f"{text!r} is neither balanced nor none", param_hint="--class-weight"
+            f"{text!r} is not one of auto, balanced and none", param_hint="--class-weight"
         )
     return None if text == "none" else text
 
@@ -114,9 +114,10 @@ def fit(
         str,
         typer.Option(
             help="Weights of the classes: balanced gives all classes the same total, none every "
-            "superpixel its own weight."
+            "superpixel its own weight, auto (default) chooses by the number of classes: balanced "
+            "with two, between the two with more."
         ),
-    ] = "balanced",
+    ] = "auto",
     max_iter: Annotated[int, typer.Option(min=1, help="Maximum number of iterations.")] = 100,
     start: Annotated[
         str | None,
@@ -170,7 +171,9 @@ def fit(
 def _parameters(
     method: str, redundancy: str, rounds: int | None, class_weight: str, max_iter: int
 ) -> dict[str, Any]:
-    parameters: dict[str, Any] = {"class_weight": to_class_weight(class_weight)}
+    parameters: dict[str, Any] = {}
+    if class_weight != "auto":
+        parameters["class_weight"] = to_class_weight(class_weight)
     if "redundancy" in MODELS[method]().get_params():
         parameters |= {"redundancy": to_redundancy(redundancy), "max_iter": max_iter}
         return parameters if rounds is None else parameters | {"rounds": rounds}

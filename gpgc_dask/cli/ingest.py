@@ -199,9 +199,12 @@ def ingest(
         ),
     ] = None,
     superpixels: Annotated[
-        int,
-        typer.Option(help="Approximate number per image.", rich_help_panel=FEATURES),
-    ] = 300,
+        int | None,
+        typer.Option(
+            help="Approximate number per image. Default: 300, and 450 with more than two classes.",
+            rich_help_panel=FEATURES,
+        ),
+    ] = None,
     compactness: Annotated[
         float,
         typer.Option(

@@ -49,6 +49,12 @@ REDUCTION = 2
 """Superpixels are computed on photos reduced by this factor, which ``benchmarks/superpixels.py``
 shows to be several times faster and no worse."""
 
+SUPERPIXELS = 300
+"""Approximate number of superpixels per image with up to two classes."""
+
+SUPERPIXELS_OF_SCENES = 450
+"""With more classes: scenes have smaller and thinner things than photos of one object."""
+
 FEW_SUPERPIXELS = 10
 
 FLAG_EMPTY = "empty mask"
@@ -67,8 +73,9 @@ class Recipe:
         Source of the appearance features: a registered name (``BACKBONES.names()``), a backbone
         that :func:`~gpgc_dask.imaging.backbones.find_backbone` makes (of an ONNX file, with its
         layers), or a function: (h, w, 3) uint8 RGB in, list of (channels, h', w') maps out.
-    superpixels : int, default 300
-        Approximate number of superpixels per image.
+    superpixels : int, optional
+        Approximate number of superpixels per image; by default 300, and 450 with more than two
+        classes.
     compactness : float, default 20.0
         Compactness of SLIC superpixels; larger values make them squarer.
     sigma : float, default 1.0
@@ -89,7 +96,7 @@ class Recipe:
     """
 
     backbone: BackboneLike = "lite0"
-    superpixels: int = 300
+    superpixels: int | None = None
     compactness: float = 20.0
     sigma: float = 1.0
     side: int = 512
@@ -97,7 +104,7 @@ class Recipe:
     photos: PhotoFormat = field(default_factory=PhotoFormat)
 
     def __post_init__(self) -> None:
-        if not 2 <= self.superpixels <= MAX_SUPERPIXELS // 2:
+        if self.superpixels is not None and not 2 <= self.superpixels <= MAX_SUPERPIXELS // 2:
             raise InputError(
                 f"superpixels must be 2 to {MAX_SUPERPIXELS // 2}, got {self.superpixels!r}"
             )
@@ -128,6 +135,13 @@ class Recipe:
     def with_photos(self, photos: PhotoFormat) -> Recipe:
         """The same recipe for another format of photos."""
         return replace(self, backbone=self.extractor, photos=photos)
+
+    def settle(self, n_classes: int) -> Recipe:
+        """The recipe with the number of superpixels for that many classes, if it has none."""
+        if self.superpixels is not None:
+            return self
+        n = SUPERPIXELS if n_classes <= 2 else SUPERPIXELS_OF_SCENES
+        return replace(self, backbone=self.extractor, superpixels=n)
 
 
 class Stopwatch:
@@ -195,7 +209,9 @@ def describe(
         photo: Photo = read_photo(path, recipe.side, recipe.photos)
     with watch("superpixels"):
         reduced = reduce_photo(photo.pixels, recipe.side // REDUCTION)
-        segments = segment(reduced, recipe.superpixels, recipe.compactness, recipe.sigma)
+        segments = segment(
+            reduced, recipe.superpixels or SUPERPIXELS, recipe.compactness, recipe.sigma
+        )
     n = int(segments.max()) + 1
     with watch("backbone"):
         maps = recipe.extractor.photo_maps(path, photo.pixels)

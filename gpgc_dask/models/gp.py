@@ -36,8 +36,10 @@ class GPGC(LinearGP):
         Predicted gain of the evidence at which the fit stops, in nats per 10,000 rows.
     max_iter : int, default 100
         Maximum number of iterations, which is the length of ``history_``.
-    class_weight : {"balanced"}, dict or None, default "balanced"
-        "balanced" gives all classes the same total weight and keeps the sum of the weights.
+    class_weight : {"auto", "balanced"}, dict or None, default "auto"
+        "balanced" gives all classes the same total weight and keeps the sum of the weights. "auto"
+        is the same with two classes; with more, the total weights of the classes are in proportion
+        to the square roots of what they are without.
     dtype : {"auto", "float32", "float64"}, default "auto"
         Arithmetic of the products; "auto" is that of the data. float32 is replaced by float64 if
         a sample shows that it is not accurate enough.
@@ -139,7 +141,7 @@ class GPGC(LinearGP):
         solver: SolverName = "auto",
         tol: float = 1e-4,
         max_iter: int = 100,
-        class_weight: dict[Any, float] | Literal["balanced"] | None = "balanced",
+        class_weight: dict[Any, float] | Literal["auto", "balanced"] | None = "auto",
         dtype: str = "auto",
         redundancy: float | Literal["auto"] = "auto",
         noise_floor: float = 1e-4,
@@ -238,7 +240,7 @@ class GP(LinearGP):
         solver: SolverName = "auto",
         tol: float = 1e-4,
         max_iter: int = 100,
-        class_weight: dict[Any, float] | Literal["balanced"] | None = "balanced",
+        class_weight: dict[Any, float] | Literal["auto", "balanced"] | None = "auto",
         dtype: str = "auto",
         redundancy: float | Literal["auto"] = "auto",
         noise_floor: float = 1e-4,

@@ -75,7 +75,7 @@ class LinearGP(LearnedGP):
         solver: SolverName = "auto",
         tol: float = 1e-4,
         max_iter: int = 100,
-        class_weight: dict[Any, float] | Literal["balanced"] | None = "balanced",
+        class_weight: dict[Any, float] | Literal["auto", "balanced"] | None = "auto",
         dtype: str = "auto",
         redundancy: float | Literal["auto"] = "auto",
         noise_floor: float = 1e-4,

@@ -324,17 +324,23 @@ def check_weights(name: str, values: Any, n: int) -> Array:
 
 
 def class_weights(class_weight: Any, classes: Labels, codes: Index, weights: Array) -> Array:
-    """(classes,) factors; "balanced" gives classes equal totals and keeps the sum of weights."""
+    """(classes,) factors.
+
+    "balanced" gives classes equal totals, "auto" totals in proportion to the square roots of their
+    own if there are more than two. Both keep the sum of the weights.
+    """
     if class_weight is None:
         return np.ones(classes.size)
-    if isinstance(class_weight, str) and class_weight == "balanced":
+    if isinstance(class_weight, str) and class_weight in ("auto", "balanced"):
         totals = np.bincount(codes, weights, classes.size)
-        with np.errstate(divide="ignore"):
-            factors = totals.sum() / (np.count_nonzero(totals) * totals)
+        rooted = class_weight == "auto" and classes.size > 2
+        wanted = np.sqrt(totals) if rooted else (totals > 0).astype(np.float64)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            factors = wanted / totals * (totals.sum() / wanted.sum())
         return np.where(totals > 0, factors, 1.0)
     if not isinstance(class_weight, Mapping):
         raise InputError(
-            'class_weight must be "balanced", None or a dict of class: weight, '
+            'class_weight must be "auto", "balanced", None or a dict of class: weight, '
             f"got {class_weight!r}"
         )
     known = {label.item() if hasattr(label, "item") else label for label in classes}

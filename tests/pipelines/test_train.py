@@ -179,7 +179,7 @@ def test_rounds_and_class_weights(run, reference, tmp_path):
     code, _, err = run(*given, "--resume")
     assert code == 1
     assert "rounds (0 there, None here)" in err
-    assert "class_weight (None there, balanced here)" in err
+    assert "class_weight (None there, auto here)" in err
     assert run(*given, "--resume", "--rounds", 0, "--class-weight", "none")[0] == 0
     assert run(*given, "--overwrite", "--class-weight", "equal")[0] == 2
     assert run(*given, "--overwrite")[0] == 0

@@ -144,6 +144,7 @@ def ingest(
     recipe.extractor.check_photos([item.pair.image for item in source.items])
     info = info or ImageInfo()
     about = source.find_info(info)
+    recipe = recipe.settle(len(source.mask_format.names))
     location = Location.of(target, storage_options)
     recipe, notes = _survey(source, location, recipe, run)
     parameters = _parameters(source, recipe)
