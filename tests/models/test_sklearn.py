@@ -96,6 +96,19 @@ def test_class_weights_shift_the_decision():
         assert (model.predict(X) == label).mean() > 0.87
 
 
+def test_several_classes_weigh_by_the_square_roots_of_their_totals():
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(600, 3)), rng.choice(3, 600, p=[0.7, 0.25, 0.05])
+    groups, weight = np.arange(600) // 20, rng.uniform(0.5, 1.5, 600)
+    model = GPGC(rounds=0).fit(X, y, groups=groups, sample_weight=weight)
+    totals = np.bincount(y, weight)
+    ratio = model.class_weight_ * totals / np.sqrt(totals)
+    assert ratio == pytest.approx(ratio[0])
+    assert model.class_weight_ @ totals == pytest.approx(weight.sum())
+    same = GPGC(rounds=0, class_weight="balanced").fit(X, y, groups=groups)
+    assert np.ptp(same.class_weight_ * np.bincount(y)) < 1e-9 * 600
+
+
 def test_balanced_weights_keep_the_total():
     data = classification(500, 5, 20)
     y = (data.X[:, 0] > np.quantile(data.X[:, 0], 0.9)).astype(int)

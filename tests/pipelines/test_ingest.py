@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import xarray as xr
 
-from gpgc_dask import open_dataset
+from gpgc_dask import MaskOptions, Recipe, open_dataset
 from gpgc_dask.data.schema import VARIABLES
 from gpgc_dask.imaging.painting import paint_image
 from gpgc_dask.pipelines.ingest import RunOptions, ingest
@@ -34,6 +34,15 @@ def test_the_dataset(reference, folders):
     assert found.attrs["backbone"]["name"] == "colour"
     assert found.attrs["recipe"]["superpixels"] == 20
     assert not [path for path in reference.rglob("*") if ".ingest" in path.parts]
+
+
+def test_more_than_two_classes_have_smaller_superpixels(folders, tmp_path):
+    several = MaskOptions(classes={0: "sky", 255: "animal", 7: "tree"})
+    for name, masks_as, wanted in (("two", None, 300), ("three", several, 450)):
+        ingest(*folders, tmp_path / name, recipe=Recipe("colour", side=64), masks_as=masks_as)
+        assert open_dataset(tmp_path / name).attrs["recipe"]["superpixels"] == wanted
+    chosen = Recipe("colour", superpixels=25)
+    assert chosen.settle(9) == chosen
 
 
 def test_plain_xarray_opens_it(reference):
