@@ -54,7 +54,7 @@ EXAMPLE = (
     "Examples:\n\n"
     "gpgc ingest photos/ masks/ -o horses.zarr\n\n"
     "gpgc ingest JPEGImages/ SegmentationClass/ -o voc.zarr --foreground 13 --void 255\n\n"
-    "gpgc ingest VOC2012/ --category horse --category cow -o voc.zarr\n\n"
+    "gpgc ingest VOC2012/ --category horse --category cow -o animals.zarr\n\n"
     "gpgc ingest train2017/ --coco instances_train2017.json --category horse -o coco.zarr\n\n"
     "gpgc ingest photos/ masks/ -o videos.zarr --group '^(.+)_' --annotator '_(.+)[.]'"
 )

@@ -178,9 +178,12 @@ def list_problems(problems: Sequence[Problem], limit: int = 10, names: int = 3) 
         kinds.setdefault(_kind(problem), []).append(problem)
     lines = []
     for kind in list(kinds.values())[:limit]:
-        files = ", ".join(problem.name for problem in kind[:names])
         more = f" and {len(kind) - names:,} more" if len(kind) > names else ""
-        lines.append(f"{files}{more}: {kind[0].reason}")
+        files = [problem.name for problem in kind[:names]]
+        if len({problem.reason for problem in kind}) == 1:
+            lines.append(f"{', '.join(files)}{more}: {kind[0].reason}")
+        else:
+            lines.append(f"{files[0]}: {kind[0].reason} (alike: {', '.join(files[1:])}{more})")
     if len(kinds) > limit:
         rest = sum(len(kind) for kind in list(kinds.values())[limit:])
         lines.append(f"… and {rest} more")

@@ -72,7 +72,7 @@ def _name_values(tally: Tally, values: list[int]) -> str:
         return "--threshold 0.5"
     classes = [value for value in values if value not in void]
     if len(classes) == 2 and classes[0] == 0:
-        return f"--foreground {classes[1]}" + f" --void {VOID_VALUE}" * len(void)
+        return f"--foreground {classes[1]} --void {VOID_VALUE}" if void else ""
     if len(classes) == 2:
         names = ["background", "foreground"]
         if tally.values[classes[0]] < tally.values[classes[1]]:

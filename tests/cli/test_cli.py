@@ -50,9 +50,10 @@ def test_ingest_prints_json(run, folders, tmp_path):
     code, out, err = run("ingest", *given, "--workers", 1)
     assert (code, out) == (1, "")
     assert "[red]bad[/red].jpg: the file is empty" in err
-    assert "--resume" in err
+    assert "--on-error skip" in err
     assert "Traceback" not in err
-    code, out, _ = run("ingest", *given, "--workers", 1, "--resume", "--on-error", "skip", "--json")
+    assert not (tmp_path / "data.zarr").exists()
+    code, out, _ = run("ingest", *given, "--workers", 1, "--on-error", "skip", "--json")
     assert code == 0
     report = json.loads(out)
     assert report["images"] == 1
@@ -80,13 +81,6 @@ def test_masks_are_read_with_the_given_options(run, folders, tmp_path):
         (["ingest", "a", "b", "-o", "c", "--workers", "0"], 2, "--workers"),
         (["ingest", "/nowhere", "b", "-o", "c"], 1, "gpgc: /nowhere is not a folder"),
         (["ingest", "a", "-o", "c"], 1, "name the masks: a folder, a file with its --format"),
-        (
-            ["ingest", "a", "b", "-o", "c", "--backbone", "vgg"],
-            1,
-            "backbone must be one of lite0, colour, FILE.onnx",
-        ),
-        (["ingest", "a", "b", "-o", "c", "--layer", "x"], 1, "lite0 has no options layers"),
-        (["ingest", "a", "b", "-o", "c", "--format", "x"], 1, "choose one of masks, answers, coco"),
         (["ingest", "a", "b", "-o", "c", "--resume", "--overwrite"], 2, "exclude each other"),
         (["info", "/nowhere"], 1, "make a dataset with gpgc ingest"),
         (["fly"], 2, "fly"),
@@ -98,6 +92,21 @@ def test_wrong_calls(run, arguments, code, message):
     assert message in " ".join(err.split())
     assert out == ""
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--backbone", "vgg", "backbone must be one of lite0, colour, FILE.onnx"),
+        ("--layer", "x", "lite0 has no options layers"),
+        ("--format", "x", "choose one of masks, answers, layers, coco"),
+    ],
+)
+def test_wrong_options_of_an_ingest(run, folders, tmp_path, option, value, message):
+    code, out, err = run("ingest", *folders, "-o", tmp_path / "c", option, value)
+    assert (code, out) == (1, "")
+    assert message in " ".join(err.split())
+    assert not (tmp_path / "c").exists()
 
 
 def test_version(run):

@@ -13,6 +13,7 @@ from gpgc_dask.cli import app, main
 from gpgc_dask.pipelines.ingest import ingest
 from tests.support.images import save_pair
 from tests.support.ingesting import QUICK
+from tests.support.networks import save_vit
 from tests.support.places import save_folders
 
 pytestmark = pytest.mark.newest
@@ -62,6 +63,7 @@ def place(tmp_path_factory):
     (place / "images/horse.jpg").rename(place / "horse.jpg")
     (place / "masks/horse.png").unlink()
     shutil.copytree(place / "photos", place / "new-photos")
+    save_vit(place / "network.onnx")
     for name in ("gp", "gpgc", "true-masks", "corrected-masks", "new-masks"):
         shutil.copytree(masks, place / name)
     return place
