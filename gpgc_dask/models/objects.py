@@ -62,7 +62,7 @@ def objects_table(dataset: xr.Dataset, evidence: Evidence, quality: Array) -> pd
         - ``polygon``: JSON list of polygons [x, y, x, y, …] in pixels of the photo.
         - ``judged``: False if it is too small.
     """
-    predictions = Predictions.calibrated(evidence)
+    predictions = evidence.predictions
     background = background_class(dataset)
     own = np.flatnonzero(evidence.classes == background)
     trusted = quality >= min(TRUSTED_QUALITY, float(np.nanmedian(quality)))

@@ -305,6 +305,8 @@ def _flags(dataset: xr.Dataset) -> Labels:
 def _calibration(evidence: Evidence) -> Calibration | None:
     if evidence.labelled.sum() < MIN_GROUPS:
         return None
+    if evidence.n_classes > 2:  # Scores use the same columns then.
+        return evidence.predictions.calibration
     return calibrate(
         evidence.values,
         evidence.codes,

@@ -63,12 +63,12 @@ def problem_error(
     problems : sequence of Problem
         The files.
     done : int, optional
-        Number of images finished so far; None or 0 if there is nothing to continue.
+        Number of images finished so far; None if there is nothing to continue.
     advice : str, default ""
         Lines about what was found and which options may help.
     """
     kept = "" if not done else f" {done} images are finished and kept."
-    resume = "" if not done else " and continue with resume=True (--resume)"
+    resume = "" if done is None else " and continue with resume=True (--resume)"
     return PipelineError(
         f"{list_problems(problems)}\n{advice}Fix or remove these files{resume}, or skip them with "
         f'on_error="skip" (--on-error skip).{kept}',

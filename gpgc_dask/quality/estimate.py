@@ -104,7 +104,7 @@ def _decide(table: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 
 
 def _learn_quality(dataset: xr.Dataset, evidence: Evidence) -> tuple[pd.DataFrame, QualityScorer]:
-    predictions = Predictions.calibrated(evidence)
+    predictions = evidence.predictions
     scorer = QualityScorer(predictions.calibration, predictions.frequency)
     soft, usual = _agreement(predictions.calibration, predictions.columns, evidence)
     labelled = evidence.labelled

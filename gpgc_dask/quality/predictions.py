@@ -66,6 +66,11 @@ class Evidence:
     right: Mask | None = None
     wrong: Mask | None = None
 
+    @cached_property
+    def predictions(self) -> Predictions:
+        """Calibrated predictions, which quality and objects share."""
+        return Predictions.calibrated(self)
+
     @property
     def fold(self) -> Index:
         """(J,) fold of each image in the regressions; images of one unit are in one fold."""

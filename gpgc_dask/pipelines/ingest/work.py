@@ -222,7 +222,7 @@ class IngestRun:
                 for phase, seconds in result.seconds.items():
                     self.seconds[phase] += seconds
                 if result.problems and self.on_error == "raise":
-                    raise problem_error(result.problems, done)
+                    raise problem_error(result.problems, done or None)
                 meter(len(batch), len(self.problems))
 
     def _results(self, batches: list[list[Item]]) -> Generator[tuple[list[Item], BatchResult]]:
