@@ -6,8 +6,8 @@ fitted to unreliable masks, and to true ones for comparison; average class accur
 test photos. Street scenes: seed s leaves out video s, modulo the number of videos. A third of the
 frames of the other videos are corrupted as in ``ranking.py``; mean IoU on the frames of the video
 left out. Logistic regressions (LR) are fitted to the same rows; they choose the most likely class
-or, as GPGC does with more than two classes, the one with the largest probability P divided by the
-square root of its frequency π. ``--other PYTHON`` runs the commands ``ingest``, ``fit`` and
+or, much as GPGC does with more than two classes, the one with the largest probability P divided by
+the square root of its frequency π. ``--other PYTHON`` runs the commands ``ingest``, ``fit`` and
 ``predict`` of another installation with its own defaults. All masks are written as PNGs in the size
 of the photos, and compared with the true ones in that size.
 """

@@ -159,7 +159,8 @@ def test_string_labels_and_more_classes(n_classes):
     assert proba.shape == (2500, n_classes)
     np.testing.assert_allclose(proba.sum(1), 1.0)
     if n_classes > 2:
-        decided = (proba / np.sqrt(model.calibration_.frequency)).argmax(1)
+        chosen = model.calibration_
+        decided = (proba / chosen.frequency**chosen.exponent).argmax(1)
     else:
         decided = (model.decision_function(data.X) > 0).astype(int)
     np.testing.assert_array_equal(names[decided], model.predict(data.X))
