@@ -70,7 +70,8 @@ def dense_second_look(first, X, y, groups, weight, area, rounds, units=None):
         row_weight = (weight * shares[np.arange(y.size), y] * rho[groups]).astype(np.float32)
         if number == 0:
             totals = np.bincount(y, row_weight.astype(float), n_classes)
-            class_weight = totals.sum() / (n_classes * totals)
+            wanted = np.ones(2) if n_classes == 2 else np.sqrt(totals)
+            class_weight = wanted / totals * (totals.sum() / wanted.sum())
         precision = row_weight * class_weight[y] / noise
     return precision, prior, row_weight, class_weight, values
 
@@ -284,7 +285,7 @@ def test_a_class_keeps_its_weight():
     data = classification(600, 8, 20, n_classes=3)
     y = data.y.copy()
     y[::60] = 3
-    model = GPGC(rounds=1).fit(data.X, y, groups=data.groups)
+    model = GPGC(rounds=1, class_weight="balanced").fit(data.X, y, groups=data.groups)
     totals = np.bincount(y, model.row_weight_.astype(float)) * model.class_weight_
     np.testing.assert_allclose(totals, totals.mean())
 
