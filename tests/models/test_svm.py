@@ -353,7 +353,7 @@ def test_not_enough_memory_is_reported_before(monkeypatch):
     )
     with pytest.raises(MemoryError, match="max_rows=") as caught:
         model.fit(X.astype("float32"), y, groups=groups)
-    fitting = int(str(caught.value).split("max_rows=")[1].split(" ")[0])
+    fitting = int(str(caught.value).split("max_rows=")[1].split(")")[0])
     assert 4000 < fitting < 5000
     clone(model).set_params(max_rows=fitting).fit(X, y, groups=groups)
     # What is float64 in memory already need not be there twice.

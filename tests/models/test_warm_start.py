@@ -138,7 +138,7 @@ def test_other_settings_are_errors_before_anything_is_read(before):
     good = {"X": X, "y": DATA.y, "groups": DATA.groups}
     names = np.array([f"g{group}" for group in DATA.groups])
     for parameters, changes, message in (
-        ({"warm_start": before}, {}, "redundancy=2.0, and this fit has redundancy='auto'"),
+        ({"warm_start": before}, {}, "redundancy 2.0, and this fit has redundancy 'auto'"),
         (start, {"X": X[:, :30]}, "90 features, and X has 30"),
         (start, {"feature_groups": np.arange(90) % 2}, "the feature groups all"),
         (start, {"y": DATA.y + 1}, "the classes 0, 1, not 1, 2"),
