@@ -313,7 +313,7 @@ def test_a_coco_file_of_the_selected(tmp_path, run):
     assert len(content["categories"]) == 2
     assert json.loads((folder / "annotations.json").read_text()) == content
     assert len(list((folder / "images").iterdir())) == 5
-    with pytest.raises(ValueError, match="not from a COCO file"):
+    with pytest.raises(ValueError, match="not made from a COCO instances file"):
         filter_coco({"format": "masks", "masks": "masks"}, best, tmp_path / "x.json")
 
 

@@ -116,7 +116,7 @@ def test_unchanged_masks_are_confirmed_or_not(folder, place):
 
 def test_all_problems_are_reported_before_anything_is_written(place, tmp_path):
     fixed = corrected_folder(tmp_path / "fixed")
-    save_mask(fixed / "photo_000.png", np.zeros((30, 40)))
+    save_mask(fixed / "photo_000.png", np.zeros((30, 50)))
     save_mask(fixed / "photo_001.png", np.arange(4800).reshape(60, 80) % 3)
     (fixed / "photo_003.png").write_bytes(b"no picture")
     for number in range(5):
@@ -129,7 +129,7 @@ def test_all_problems_are_reported_before_anything_is_written(place, tmp_path):
         "the dataset has no image of this name (5 images: stranger_0.png, stranger_1.png, "
         "stranger_2.png, …)" in lines
     )
-    assert any("mask is 40×30 pixels but its photo 80×60" in line for line in lines)
+    assert any("mask is 50×30 pixels but its photo 80×60" in line for line in lines)
     assert any("mask holds 3 values" in line and name(1) in line for line in lines)
     assert any("not an image, or corrupted" in line for line in lines)
     assert kinds(place) == {}
