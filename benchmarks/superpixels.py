@@ -20,7 +20,7 @@ from common import Section, parser
 from photos import save_set
 from PIL import Image
 
-from gpgc_dask.imaging.features import REDUCTION, Recipe
+from gpgc_dask.imaging.features import REDUCTION, SUPERPIXELS, Recipe
 from gpgc_dask.imaging.files import find_images
 from gpgc_dask.imaging.masks import Codes, MaskFormat, read_mask
 from gpgc_dask.imaging.photos import Pixels, read_photo, reduce_photo
@@ -118,7 +118,7 @@ def main() -> None:
         ],
     )
     default = Setting(
-        Recipe.side // REDUCTION, Recipe.superpixels, Recipe.compactness, Recipe.sigma
+        Recipe.side // REDUCTION, SUPERPIXELS, Recipe.compactness, Recipe.sigma
     )
     ratio = scores[replace(default, side=Recipe.side)].seconds / scores[default].seconds
     section.add(f"Default: {default}; {ratio:.1f} times faster than at full size")
