@@ -117,9 +117,7 @@ def main() -> None:
             for setting, score in scores.items()
         ],
     )
-    default = Setting(
-        Recipe.side // REDUCTION, SUPERPIXELS, Recipe.compactness, Recipe.sigma
-    )
+    default = Setting(Recipe.side // REDUCTION, SUPERPIXELS, Recipe.compactness, Recipe.sigma)
     ratio = scores[replace(default, side=Recipe.side)].seconds / scores[default].seconds
     section.add(f"Default: {default}; {ratio:.1f} times faster than at full size")
     section.finish()
