@@ -69,10 +69,10 @@ def fits() -> dict[str, Any]:
     for name, estimator, classes in (
         ("GPGC", GPGC(rounds=0), 2),
         ("GPGC, paper", GPGC(redundancy=1.0, solver="lbfgs", rounds=0), 2),
-        ("GPGC, three classes", GPGC(solver="fixed-point", rounds=0), 3),
+        ("GPGC, three classes", GPGC(solver="fixed-point", rounds=0, class_weight="balanced"), 3),
         ("GP", GP(), 2),
         ("GPGC, second look", GPGC(), 2),
-        ("GPGC, second look at three classes", GPGC(rounds=2), 3),
+        ("GPGC, second look at three classes", GPGC(rounds=2, class_weight="balanced"), 3),
     ):
         data = classification(600, 8, 20, n_classes=classes)
         model = estimator.fit(data.X, data.y, groups=data.groups)
