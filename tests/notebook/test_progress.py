@@ -43,7 +43,7 @@ import dask, numpy as np
 import gpgc_dask.gp.oracle.dask
 from gpgc_dask import GPGC, open_dataset
 from gpgc_dask.gp.checkpoint import parse_checkpoint
-from gpgc_dask import Recipe, RunOptions, ingest
+from gpgc_dask import PhotoFormat, Recipe, RunOptions, ingest
 from tests.support.problems import classification
 from tests.notebook.test_progress import in_memory
 
