@@ -13,7 +13,7 @@ from gpgc_dask.core.errors import InputError
 from gpgc_dask.gp.checkpoint import Checkpoint, SavedFit
 from gpgc_dask.gp.evidence import Moments
 from gpgc_dask.gp.noise import FirstNoiseRule, NoiseModel, groupwise
-from gpgc_dask.gp.options import FitOptions
+from gpgc_dask.gp.options import FitOptions, Start
 from gpgc_dask.gp.oracle.base import SweepOracle, TermsRequest
 from gpgc_dask.gp.oracle.numpy import NumpySweeps
 from gpgc_dask.gp.oracle.precision import PrecisionProbe
@@ -29,8 +29,9 @@ from gpgc_dask.gp.solvers import (
     solve,
 )
 from gpgc_dask.gp.solvers.convergence import PrecisionError
+from gpgc_dask.gp.solvers.polish import approach, can_polish
 from gpgc_dask.gp.solvers.probes import probe_directions
-from gpgc_dask.gp.solvers.run import algebra
+from gpgc_dask.gp.solvers.run import Run, algebra
 from gpgc_dask.gp.training import Training
 from gpgc_dask.gp.warm_start import Sample
 
@@ -116,7 +117,7 @@ class Attempt:
                 history,
                 self.options.solver,
                 state=saved.solver_state,
-                near=saved.params is not None and saved.params is self.options.start,
+                near=saved.params is None and self.options.start is not None,
                 save_state=self._save,
                 predict=self.options.left_out,
             )
@@ -139,10 +140,10 @@ class Attempt:
 
         The first read follows a warm start if there is a sample of groups, else it is a survey.
         """
-        if saved.params is not None and saved.params is self.options.start:
-            return self._start_at(saved.params)
         if saved.params is not None:
             return self._resume(saved.params, saved.moments)
+        if self.options.start is not None:
+            return self._start_at(self.options.start)
         if self.sample.groups is not None and self.sweeps.whole_groups:
             return self._warm_start(self.sample.groups)
         first = self._survey()
@@ -151,15 +152,15 @@ class Attempt:
         with self._algebra():
             return problem, pooled_start(problem, first.moments)
 
-    def _start_at(self, params: Hyperparameters) -> tuple[Problem, Point]:
-        """Start at the hyperparameters of another model, with a survey if most groups are large.
+    def _start_at(self, start: Start) -> tuple[Problem, Point]:
+        """Start at what another model has learned, with a survey if most groups are large.
 
         Their sufficient statistics then serve all further steps.
         """
-        sizes = self.training.rows.group_sizes
+        params, sizes = start.params, self.training.rows.group_sizes
         large = sizes > self.training.feature_index.size
         if 2 * sizes[large].sum() < sizes.sum():
-            return self._resume(params, None)
+            return self._resume(self._approach(start), None)
         first = self._survey()
         self.history.oracle = first.oracle
         with self.history.timed("sweep"):
@@ -167,6 +168,15 @@ class Attempt:
         problem = self._problem(first.oracle, moments)
         with self._algebra():
             return problem, problem.evaluate(params, moments)
+
+    def _approach(self, start: Start) -> Hyperparameters:
+        """Hyperparameters nearer to the optimum, if a posterior is known and reads are cheap."""
+        problem = make_problem(self.training, self.options, self.sweeps)
+        if start.post is None or not can_polish(problem):
+            return start.params
+        run = Run(problem, self.history, SolverState.initial(problem))
+        with np.errstate(over="ignore", invalid="ignore"):
+            return approach(run, start.params, start.post)
 
     def _resume(self, params: Hyperparameters, moments: Moments | None) -> tuple[Problem, Point]:
         """Start at saved hyperparameters; their moments are read if they were not saved."""
@@ -264,7 +274,7 @@ def make_problem(
     training: Training,
     options: FitOptions,
     oracle: SweepOracle,
-    moments: Moments,
+    moments: Moments | None = None,
     precision_error: Callable[[Point], float] = lambda point: 0.0,
 ) -> Problem:
     """The problem of a fit.
@@ -277,18 +287,20 @@ def make_problem(
         Options of the fit.
     oracle : SweepOracle
         Sweeps over the data.
-    moments : Moments
-        Moments at any noise, for the size of the features.
+    moments : Moments, optional
+        Moments at any noise, for the size of the features, which the bounds of scales depend on.
     precision_error : callable, optional
         Error of the evidence in nats that the arithmetic causes at a point. By default 0.
     """
-    n_feature_groups = training.feature_groups.size
-    energy = group_sums(training.feature_index, np.diagonal(moments.gram), n_feature_groups)
+    energy = np.ones(training.feature_groups.size)
+    if moments is not None:
+        energy = group_sums(training.feature_index, np.diagonal(moments.gram), energy.size)
+        energy *= training.rows.n_targets / moments.yy
     return Problem(
         oracle=oracle,
         noise=training.noise,
         feature_index=training.feature_index,
-        feature_energy=energy * (training.rows.n_targets / moments.yy),
+        feature_energy=energy,
         noise_bounds=options.noise_bounds,
         redundancy=options.redundancy_for(training.rows.n_groups),
         tol=options.tol,

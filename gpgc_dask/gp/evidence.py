@@ -100,6 +100,14 @@ class Posterior:
     inverse_diagonal: Array
     whitened_mean: Array
 
+    @classmethod
+    def from_factor(cls, T: Array, mu: Array, scales: Array) -> Posterior:
+        """The posterior with a factor T (k, k) and mean (k, t), for prior deviations σ (k,)."""
+        inverse = np.divide(1.0, scales, out=np.zeros_like(scales), where=scales > 0)
+        diagonal = np.where(scales > 0, np.diagonal(T) * inverse, 1.0)
+        squares = np.where(scales > 0, np.einsum("ij,ij->j", T, T) * inverse**2, 1.0)
+        return cls(T, mu, -2.0 * float(np.log(diagonal).sum()), squares, mu * inverse[:, None])
+
 
 def posterior(moments: Moments, scales: Array) -> Posterior:
     """Posterior of the weights from one factorisation of B = I + SGS.

@@ -77,7 +77,7 @@ def _fit(training: Training, options: FitOptions, finish: Finish | None) -> FitR
     index, features = sample.thin()
     offset = sample_offset(features)
     checkpoint = _checkpoint(training, options, features)
-    saved = (checkpoint and checkpoint.load()) or SavedFit(options.start)
+    saved = (checkpoint and checkpoint.load()) or SavedFit()
     entries_before = len(saved.entries)
     read_numbers = count(1 + int(saved.reads))
     saved = replace(saved, reads=saved.reads + sample.share)

@@ -9,13 +9,30 @@ from typing import Any
 
 import numpy as np
 
+from gpgc_dask.gp.evidence import Posterior
 from gpgc_dask.gp.solvers import Hyperparameters, SolverName
 from gpgc_dask.gp.solvers.redundancy import MIN_GROUPS_FOR_REDUNDANCY
 
-__all__ = ["MAX_NOISE", "FitOptions"]
+__all__ = ["MAX_NOISE", "FitOptions", "Start"]
 
 MAX_NOISE = 1e4
 """Largest noise variance, in units of the ±1 labels."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a fit starts: at what another fit has learned.
+
+    Attributes
+    ----------
+    params : Hyperparameters
+        Its hyperparameters, for the groups of this fit.
+    post : Posterior or None
+        Its posterior of the weights, from its own labels, if it is known.
+    """
+
+    params: Hyperparameters
+    post: Posterior | None = None
 
 
 @dataclass(frozen=True)
@@ -44,7 +61,7 @@ class FitOptions:
         Called with each entry of the history.
     left_out : bool
         Whether the read that certifies the optimum predicts each row without its group too.
-    start : Hyperparameters or None
+    start : Start or None
         Where to start, probably near the optimum. None: at a start that the data suggests.
     """
 
@@ -58,7 +75,7 @@ class FitOptions:
     keep_checkpoint: bool = False
     listeners: tuple[Callable[[dict[str, Any]], None], ...] = ()
     left_out: bool = False
-    start: Hyperparameters | None = None
+    start: Start | None = None
 
     @property
     def noise_bounds(self) -> tuple[float, float]:

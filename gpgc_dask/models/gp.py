@@ -12,7 +12,8 @@ from gpgc_dask.core.arrays import Array, Labels
 from gpgc_dask.core.errors import InputError
 from gpgc_dask.core.labels import find_labels
 from gpgc_dask.core.text import preview
-from gpgc_dask.gp.solvers import Hyperparameters, SolverName
+from gpgc_dask.gp.options import Start
+from gpgc_dask.gp.solvers import SolverName
 from gpgc_dask.gp.training import Training
 from gpgc_dask.models.linear_gp import LinearGP
 from gpgc_dask.models.protocol import Listener
@@ -166,7 +167,7 @@ class GPGC(LinearGP):
         )
         self.warm_start = warm_start
 
-    def _start(self, training: Training, bounds: tuple[float, float]) -> Hyperparameters | None:
+    def _start(self, training: Training, bounds: tuple[float, float]) -> Start | None:
         return start_at(self.warm_start, training, bounds) if self._starts_at_a_model else None
 
     def _check_start(self, X: Any) -> None:

@@ -88,7 +88,12 @@ class LearnedGP(DatasetModel):
             "seconds": sum(sum(entry["seconds"].values()) for entry in self.history_),
         }
 
+    @property
+    def looked_again(self) -> bool:
+        """Whether a second look has changed the weights of the rows, and so the posterior."""
+        return "row_weight_" in vars(self)
+
     def _row_weights(self) -> RowWeights | None:
-        if "row_weight_" not in vars(self):
+        if not self.looked_again:
             return None
         return RowWeights(self.row_weight_, self.group_rows_, self.group_digests_)

@@ -26,11 +26,11 @@ from gpgc_dask.data.training import input_arrays, training_arrays
 from gpgc_dask.execution.compute import compute
 from gpgc_dask.execution.row_blocks import is_dask
 from gpgc_dask.gp.fit import FitResult, fit
-from gpgc_dask.gp.options import MAX_NOISE, FitOptions
+from gpgc_dask.gp.options import MAX_NOISE, FitOptions, Start
 from gpgc_dask.gp.oracle.base import FeatureOracle
 from gpgc_dask.gp.oracle.dask import DaskOracle
 from gpgc_dask.gp.oracle.numpy import NumpyOracle
-from gpgc_dask.gp.solvers import SOLVERS, Hyperparameters, SolverName
+from gpgc_dask.gp.solvers import SOLVERS, SolverName
 from gpgc_dask.gp.training import Training
 from gpgc_dask.models.decisions import class_probabilities, decide
 from gpgc_dask.models.learned_gp import ROW_ARRAYS, LearnedGP
@@ -190,7 +190,7 @@ class LinearGP(LearnedGP):
     def _check_start(self, X: Any) -> None:
         """Raise an InputError if a fit to X cannot start at the model that it should start at."""
 
-    def _start(self, training: Training, bounds: tuple[float, float]) -> Hyperparameters | None:
+    def _start(self, training: Training, bounds: tuple[float, float]) -> Start | None:
         """Where to start, if a model is given: within bounds of ln ε²."""
         return None
 

@@ -11,6 +11,8 @@ from gpgc_dask.core.errors import InputError, InputTypeError
 from gpgc_dask.core.labels import find_labels
 from gpgc_dask.core.text import preview
 from gpgc_dask.data.dataset import check_same_features, is_dataset
+from gpgc_dask.gp.evidence import Posterior
+from gpgc_dask.gp.options import Start
 from gpgc_dask.gp.solvers import Hyperparameters
 from gpgc_dask.gp.training import Training
 
@@ -24,6 +26,7 @@ class StartModel(Protocol):
     classes_: Labels
     groups_: Labels
     coef_: Array
+    covariance_factor_: Array
     noise_variance_: Array
     typical_noise_: float
     redundancy_: float
@@ -31,6 +34,8 @@ class StartModel(Protocol):
 
     @property
     def is_fitted(self) -> bool: ...
+    @property
+    def looked_again(self) -> bool: ...
     @property
     def dataset_info(self) -> dict[str, Any] | None: ...
 
@@ -63,10 +68,10 @@ def check_start(model: StartModel, wanted: Any, X: Any) -> None:
         check_same_features(X, model.dataset_info, model.coef_.shape[1])
 
 
-def start_at(
-    model: StartModel, training: Training, bounds: tuple[float, float]
-) -> Hyperparameters | None:
+def start_at(model: StartModel, training: Training, bounds: tuple[float, float]) -> Start | None:
     """The noise, scales and redundancy of a model for the groups and features of a fit.
+
+    The posterior is that of the fit, too, unless a second look has changed it.
 
     Parameters
     ----------
@@ -79,7 +84,7 @@ def start_at(
 
     Returns
     -------
-    Hyperparameters or None
+    Start or None
         None if all groups share one noise variance: such a fit takes few reads anyway.
     """
     _check_same(model, training)
@@ -99,7 +104,11 @@ def start_at(
         log_noise = np.where(noise.held, noise.good_noise(log_noise), log_noise)
     scales = np.array([model.feature_scales_[name] for name in training.feature_groups.tolist()])
     with np.errstate(divide="ignore"):
-        return Hyperparameters(log_noise, 2.0 * np.log(scales), float(model.redundancy_))
+        params = Hyperparameters(log_noise, 2.0 * np.log(scales), float(model.redundancy_))
+    if model.looked_again:
+        return Start(params)
+    scales = scales[training.feature_index]
+    return Start(params, Posterior.from_factor(model.covariance_factor_, model.coef_.T, scales))
 
 
 def _check_same(model: StartModel, training: Training) -> None:

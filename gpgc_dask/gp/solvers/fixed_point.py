@@ -70,6 +70,9 @@ def solve_fixed_point(run: Run, point: Point, *, patient: bool) -> tuple[Point, 
         Whether to continue after several slow steps.
     """
     problem, state = run.problem, run.state
+    if state.near:
+        with run.algebra():
+            point = _optimise(problem, point)
     while True:
         run.save(point)
         expected = state.expectation.certificate
@@ -120,12 +123,13 @@ def _certify_first(run: Run, point: Point) -> tuple[StepResult | None, Certifica
     # The gradient of the scales, which is known without a read, may show that it is no optimum.
     likely = scale_gain(problem, point) <= gain_tolerance(problem)
     terms = run.exact_terms(point, final=likely, gradient_groups=groups)
-    certificate = run.certify("fixed-point", point, terms)
+    # The error of the arithmetic only matters where the fit may end.
+    certificate = run.certify("fixed-point", point, terms, error=None if likely else 0.0)
     if run.is_done(certificate):
         return None, certificate
     if polishes:
         c = _next_redundancy(run, replace(state.search), point, certificate)
-        polished = polish(run, point, terms, c)
+        polished = polish(run, params, point.post, terms, c)
         state.expectation = Expectation(polished.mean)
         terms, log_noise = polished.terms, polished.log_noise
     else:

@@ -16,6 +16,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from gpgc_dask.core.arrays import Array, Features, Mask
+from gpgc_dask.gp.evidence import Posterior
 from gpgc_dask.gp.oracle.base import GroupTerms
 from gpgc_dask.gp.solvers.problem import Hyperparameters, Point, Problem
 
@@ -79,14 +80,21 @@ def newton_mean(
     if terms.weight_gradients is None:
         return None
     T = point.post.T
-    whitened = _whitened(problem, terms.weight_gradients, gradient_groups, before, point)
+    whitened = _whitened(
+        problem, terms.weight_gradients, gradient_groups, before, point.params, point.post
+    )
     change = solve_triangular(T, point.post.mu - mean, lower=True, trans=1, check_finite=False)
     z = _solve(whitened, change.T.ravel())
     return None if z is None else mean + T.T @ z.reshape(mean.shape[::-1]).T
 
 
 def newton_step(
-    problem: Problem, terms: GroupTerms, before: Hyperparameters, mean: Array, point: Point
+    problem: Problem,
+    terms: GroupTerms,
+    before: Hyperparameters,
+    mean: Array,
+    params: Hyperparameters,
+    post: Posterior,
 ) -> tuple[Array, float]:
     """(k, t) weights after Newton's step from any weights, and its predicted gain in nats.
 
@@ -102,17 +110,19 @@ def newton_step(
         Hyperparameters of these terms.
     mean : array of shape (k, t)
         Weights of these terms.
-    point : Point
-        Hyperparameters that the step is for, and a posterior near theirs.
+    params : Hyperparameters
+        Hyperparameters that the step is for.
+    post : Posterior
+        A posterior near theirs.
     """
     assert terms.weight_gradients is not None
-    T = point.post.T
-    ratio = _precision_ratio(before, point.params)
+    T = post.T
+    ratio = _precision_ratio(before, params)
     pull = np.tensordot(ratio, terms.weight_gradients, axes=1)
-    scales = np.exp(0.5 * point.params.log_scales)[problem.feature_index, None]
+    scales = np.exp(0.5 * params.log_scales)[problem.feature_index, None]
     prior = np.divide(mean, scales**2, out=np.zeros_like(mean), where=scales > 0)
     everything = np.ones(ratio.size, dtype=bool)
-    whitened = _whitened(problem, terms.weight_gradients, everything, before, point)
+    whitened = _whitened(problem, terms.weight_gradients, everything, before, params, post)
     rhs = (T @ (pull - prior)).T.ravel()
     z = _solve(whitened, rhs)
     z = rhs if z is None else z
@@ -124,22 +134,23 @@ def _whitened(
     gradients: Features,
     gradient_groups: Mask,
     before: Hyperparameters,
-    point: Point,
+    params: Hyperparameters,
+    post: Posterior,
 ) -> Array:
     """(P, k·t) whitened gradients G of groups, with which Newton's matrix is I − 2 GᵀG."""
-    weight = problem.n_targets * problem.group_weight(point.params.redundancy)
+    weight = problem.n_targets * problem.group_weight(params.redundancy)
     low, high = problem.noise_bounds
     # A noise at its bound, or held, does not depend on the weights.
-    free = (weight > 0) & (point.params.log_noise > low) & (point.params.log_noise < high)
+    free = (weight > 0) & (params.log_noise > low) & (params.log_noise < high)
     if problem.noise.held is not None:
         free &= ~problem.noise.held
-    ratio = _precision_ratio(before, point.params)
+    ratio = _precision_ratio(before, params)
     size = np.divide(ratio, np.sqrt(weight), where=free, out=0.0 * weight)
     # Groups with gradients represent the others.
     n_known = np.count_nonzero(gradient_groups)
     size = size[gradient_groups] * np.sqrt(gradient_groups.size / n_known)
     columns = np.moveaxis(gradients, 2, 0)
-    T = point.post.T
+    T = post.T
     return np.concatenate([(column * size[:, None]) @ T.T for column in columns], axis=1)
 
 

@@ -14,15 +14,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gpgc_dask.core.arrays import Array
+from gpgc_dask.gp.evidence import Posterior
 from gpgc_dask.gp.noise import FixedPointRule, PooledRule
 from gpgc_dask.gp.oracle.base import GroupTerms, TermsRequest
-from gpgc_dask.gp.solvers.convergence import gain_tolerance
+from gpgc_dask.gp.solvers.convergence import bounded_ratio, gain_tolerance
 from gpgc_dask.gp.solvers.newton import newton_step
 from gpgc_dask.gp.solvers.probes import select_gradient_groups
-from gpgc_dask.gp.solvers.problem import Point, Problem
+from gpgc_dask.gp.solvers.problem import Hyperparameters, Problem
 from gpgc_dask.gp.solvers.run import Run
 
-__all__ = ["Polished", "can_polish", "polish"]
+__all__ = ["Polished", "approach", "can_polish", "polish"]
 
 MAX_GRADIENT_BYTES = 1 << 26
 """Maximum size of the gradients of all groups."""
@@ -58,35 +59,39 @@ def can_polish(problem: Problem) -> bool:
     return cheap and problem.noise.separable
 
 
-def polish(run: Run, point: Point, terms: GroupTerms, redundancy: float) -> Polished:
+def polish(
+    run: Run, start: Hyperparameters, post: Posterior, terms: GroupTerms, redundancy: float
+) -> Polished:
     """Improve the noise of all groups for another redundancy.
 
     Parameters
     ----------
     run : Run
         Problem, history and state.
-    point : Point
-        Where to start. Its posterior serves all steps.
+    start : Hyperparameters
+        Where to start.
+    post : Posterior
+        The posterior there, or one near it: it serves all steps.
     terms : GroupTerms
         Exact terms there, with the gradients of all groups.
     redundancy : float
         The redundancy c of the new noise.
     """
-    problem, start = run.problem, point.params
+    problem = run.problem
     params = replace(start, redundancy=redundancy)
     ratio = start.redundancy / redundancy
     terms = _scale(terms, np.full(problem.n_groups, ratio))
-    exact, mean = terms, point.post.mu
+    exact, mean = terms, post.mu
     everything = np.ones(problem.n_groups, dtype=bool)
     tolerance = gain_tolerance(problem)
     for _ in range(MAX_READS):
         new = replace(params, log_noise=_next_noise(problem, params.log_noise, terms, redundancy))
         with run.algebra():
-            mean, gain = newton_step(problem, terms, params, mean, replace(point, params=new))
+            mean, gain = newton_step(problem, terms, params, mean, new, post)
         with run.sweep():
             request = TermsRequest(mean, np.empty((len(mean), 0)), everything)
             terms = problem.oracle.terms(
-                point.post, new.log_noise, redundancy, leave_out=False, request=request
+                post, new.log_noise, redundancy, leave_out=False, request=request
             )
         # The covariance of the weights hardly changes, so leverages change as the precisions do.
         change = np.exp(start.log_noise - new.log_noise)
@@ -99,6 +104,31 @@ def polish(run: Run, point: Point, terms: GroupTerms, redundancy: float) -> Poli
     selected = at_start.weight_gradients[select_gradient_groups(problem)]
     at_start = replace(at_start, weight_gradients=selected)
     return Polished(log_noise, mean, at_start)
+
+
+def approach(run: Run, start: Hyperparameters, post: Posterior) -> Hyperparameters:
+    """Hyperparameters near the optimum, before any moments are known.
+
+    Parameters
+    ----------
+    run : Run
+        Problem, history and state.
+    start : Hyperparameters
+        Hyperparameters of another fit.
+    post : Posterior
+        The posterior there, from the labels of that fit.
+    """
+    problem, c = run.problem, start.redundancy
+    request = TermsRequest(gradient_groups=np.ones(problem.n_groups, dtype=bool))
+    leave_out = problem.estimates_redundancy
+    with run.sweep():
+        terms = problem.oracle.terms(post, start.log_noise, c, leave_out=leave_out, request=request)
+    ratio = bounded_ratio(problem, c, run.ratio(terms))
+    if ratio is not None:
+        c = run.state.search.next(c, ratio, settled=False)
+    log_noise = polish(run, start, post, terms, c).log_noise
+    found = replace(start, log_noise=log_noise, redundancy=c)
+    return found if np.all(np.isfinite(log_noise)) else start
 
 
 def _next_noise(problem: Problem, log_noise: Array, terms: GroupTerms, redundancy: float) -> Array:

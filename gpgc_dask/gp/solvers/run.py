@@ -97,9 +97,14 @@ class Run:
             return None
         return moment_ratio(terms, self.problem.n_targets)
 
-    def certify(self, phase: str, point: Point, terms: GroupTerms) -> Certificate:
-        """The exact certificate of a point, which is added to the history."""
-        certificate = certify(self.problem, point, terms, self.ratio(terms))
+    def certify(
+        self, phase: str, point: Point, terms: GroupTerms, *, error: float | None = None
+    ) -> Certificate:
+        """The exact certificate of a point, which is added to the history.
+
+        ``error`` is the precision error of the point if it is known, or does not matter.
+        """
+        certificate = certify(self.problem, point, terms, self.ratio(terms), error=error)
         self.history.append(phase, self.problem, point, certificate)
         return certificate
 
