@@ -13,6 +13,9 @@ from tests.support import golden
 
 pytestmark = pytest.mark.quick
 
+EVIDENCE_NATS = 0.02
+"""Largest difference of an evidence: products in float32 are rounded in another order elsewhere."""
+
 
 @pytest.mark.parametrize("kind", ["commands", "names", "formats"])
 def test_snapshot(kind):
@@ -29,4 +32,5 @@ def test_fits():
             if key == "flags":
                 assert fits[name][key] == value, (name, key)
             else:
-                assert fits[name][key] == pytest.approx(value, rel=1e-4, abs=1e-4), (name, key)
+                near = EVIDENCE_NATS if key == "log_evidence" else 1e-4
+                assert fits[name][key] == pytest.approx(value, rel=1e-4, abs=near), (name, key)
