@@ -4,7 +4,7 @@ All of them are :class:`GpgcError`, and each is also the built-in kind that a ca
 (``ValueError``, ``FileNotFoundError``, …). The program ``gpgc`` prints a :class:`GpgcError` as one
 line; any other exception is a bug and is shown with its traceback. Where a message has advice, it
 has the spelling of Python and that of the program, in the forms that ``options_only`` in
-:mod:`gpgc_dask.core.text` describes; the program shows its own only.
+``gpgc_dask.core.text`` describes; the program shows its own only.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import shutil
+from dataclasses import fields
 
 import dask.array as da
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from gpgc_dask import GP, GPGC, RunOptions, load, open_dataset
 from gpgc_dask.core.errors import InputError, InputTypeError
 from gpgc_dask.data.verdicts import Verdict, VerdictLog
+from gpgc_dask.gp.evidence import Moments, Posterior, posterior
 from gpgc_dask.pipelines.ingest import ingest
 from gpgc_dask.pipelines.train import train
 from gpgc_dask.storage.location import Location
@@ -87,6 +89,41 @@ def test_rows_in_memory_need_fewer_steps(n_classes, monkeypatch):
     np.testing.assert_allclose(warm.row_weight_, full.row_weight_, atol=0.02)
     assert np.abs(warm.row_weight_ - full.row_weight_).mean() < 1e-3
     np.testing.assert_allclose(DATA.X @ warm.coef_.T, DATA.X @ full.coef_.T, atol=2e-3)
+
+
+def test_the_posterior_of_a_model_without_a_second_look_serves():
+    """Cheap reads come before the first moments: the first certificate is nearly good enough."""
+    options = {"groups": DATA.groups, "trusted": WRONG}
+    full = GPGC(rounds=0).fit(DATA.X, CORRECTED, **options)
+    gains = {}
+    for rounds in (0, 1):
+        first = GPGC(rounds=rounds).fit(DATA.X, DATA.y, groups=DATA.groups)
+        warm = GPGC(rounds=0, warm_start=first).fit(DATA.X, CORRECTED, **options)
+        gains[rounds] = warm.history_[0]["predicted_gain"]
+        same = GPGC(rounds=0, redundancy=warm.redundancy_).fit(DATA.X, CORRECTED, **options)
+        assert warm.converged_
+        assert warm.log_evidence_ == pytest.approx(same.log_evidence_, abs=1e-6 * len(DATA.y))
+        assert warm.redundancy_ == pytest.approx(full.redundancy_, rel=0.01)
+    assert gains[0] < 0.1 * gains[1]
+
+
+def test_a_posterior_is_known_from_its_factor():
+    model = GPGC(rounds=0, redundancy=1.0).fit(DATA.X[:600], DATA.y[:600], groups=DATA.groups[:600])
+    scales = np.full(DATA.X.shape[1], *model.feature_scales_.values())
+    precision = 1.0 / model.noise_variance_[np.unique(DATA.groups[:600], return_inverse=True)[1]]
+    precision *= np.array(model.class_weight_)[(DATA.y[:600] == model.classes_[1]).astype(int)]
+    targets = np.where(DATA.y[:600] == model.classes_[1], 1.0, -1.0)[:, None]
+    moments = Moments(
+        DATA.X[:600].T @ (precision[:, None] * DATA.X[:600]),
+        DATA.X[:600].T @ (precision[:, None] * targets),
+        float(precision.sum()),
+    )
+    wanted = posterior(moments, scales)
+    found = Posterior.from_factor(model.covariance_factor_, model.coef_.T, scales)
+    for field in fields(Posterior):
+        np.testing.assert_allclose(
+            getattr(found, field.name), getattr(wanted, field.name), rtol=1e-6, atol=1e-8
+        )
 
 
 def test_groups_with_more_rows_than_features():
