@@ -64,7 +64,7 @@ def place(tmp_path_factory):
     (place / "masks/horse.png").unlink()
     shutil.copytree(place / "photos", place / "new-photos")
     save_vit(place / "network.onnx")
-    for name in ("gp", "gpgc", "true-masks", "corrected-masks", "new-masks"):
+    for name in ("gp", "gpgc", "true-masks", "corrected-masks", "new-masks", "anna", "ben"):
         shutil.copytree(masks, place / name)
     return place
 

@@ -423,7 +423,7 @@ def test_command(tmp_path):
     save(predicted, extra=[[0, 0]])
     result = run(predicted, true)
     assert result.exit_code == 0, result.output
-    assert f"{predicted}, 20 images" in result.stdout
+    assert f"{predicted}, 20 images" in " ".join(result.stdout.split())
     assert "0.9000" in result.stdout
     assert f"1 files in {predicted} have no true mask and are ignored" in result.stdout
     result = run(predicted, true, "--against", against)
