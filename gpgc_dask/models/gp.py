@@ -40,7 +40,7 @@ class GPGC(LinearGP):
     class_weight : {"auto", "balanced"}, dict or None, default "auto"
         "balanced" gives all classes the same total weight and keeps the sum of the weights. "auto"
         is the same with two classes; with more, the total weights of the classes are in proportion
-        to the square roots of what they are without.
+        to the fourth roots of what they are without.
     dtype : {"auto", "float32", "float64"}, default "auto"
         Arithmetic of the products; "auto" is that of the data. float32 is replaced by float64 if
         a sample shows that it is not accurate enough.

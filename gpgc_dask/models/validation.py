@@ -48,6 +48,9 @@ __all__ = [
 ]
 
 
+AUTO_POWER = 0.25
+"""Between equal totals (0), best at wrong rare classes, and square roots of their own."""
+
 FLOATS = (np.float64, np.float32, np.float16)
 
 
@@ -326,15 +329,15 @@ def check_weights(name: str, values: Any, n: int) -> Array:
 def class_weights(class_weight: Any, classes: Labels, codes: Index, weights: Array) -> Array:
     """(classes,) factors.
 
-    "balanced" gives classes equal totals, "auto" totals in proportion to the square roots of their
-    own if there are more than two. Both keep the sum of the weights.
+    "balanced" gives classes equal totals, "auto" totals in proportion to their own to the power of
+    1/4 if there are more than two. Both keep the sum of the weights.
     """
     if class_weight is None:
         return np.ones(classes.size)
     if isinstance(class_weight, str) and class_weight in ("auto", "balanced"):
         totals = np.bincount(codes, weights, classes.size)
-        rooted = class_weight == "auto" and classes.size > 2
-        wanted = np.sqrt(totals) if rooted else (totals > 0).astype(np.float64)
+        power = AUTO_POWER if class_weight == "auto" and classes.size > 2 else 0.0
+        wanted = np.where(totals > 0, totals**power, 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             factors = wanted / totals * (totals.sum() / wanted.sum())
         return np.where(totals > 0, factors, 1.0)

@@ -70,7 +70,7 @@ def dense_second_look(first, X, y, groups, weight, area, rounds, units=None):
         row_weight = (weight * shares[np.arange(y.size), y] * rho[groups]).astype(np.float32)
         if number == 0:
             totals = np.bincount(y, row_weight.astype(float), n_classes)
-            wanted = np.ones(2) if n_classes == 2 else np.sqrt(totals)
+            wanted = np.ones(2) if n_classes == 2 else totals**0.25
             class_weight = wanted / totals * (totals.sum() / wanted.sum())
         precision = row_weight * class_weight[y] / noise
     return precision, prior, row_weight, class_weight, values
