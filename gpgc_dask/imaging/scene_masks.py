@@ -10,6 +10,7 @@ from threading import Lock
 from typing import Any
 
 from gpgc_dask.core.errors import InputError, Problem, UnusableFileError
+from gpgc_dask.core.slices import stored_file
 from gpgc_dask.core.tiles import (
     Tile,
     cut_scene,
@@ -27,7 +28,7 @@ from gpgc_dask.imaging.masks import Codes
 from gpgc_dask.imaging.photo_format import PhotoFormat
 from gpgc_dask.imaging.photos import Orientation, image_size, read_orientation
 
-__all__ = ["TileMask", "check_no_tiles", "cut_source", "restore_masks"]
+__all__ = ["TileMask", "check_are_files", "cut_source", "restore_masks"]
 
 
 class _LastScene:
@@ -153,10 +154,10 @@ def restore_masks(
     ]
 
 
-def check_no_tiles(paths: Iterable[str]) -> None:
-    """Raise an InputError if photos are tiles, which are no files."""
-    if any(split_address(path)[1] is not None for path in paths):
+def check_are_files(paths: Iterable[str]) -> None:
+    """Raise an InputError if photos are tiles or slices, which are no files."""
+    if any(stored_file(path) != path for path in paths):
         raise InputError(
-            "tiles of scenes are no files that can be copied or opened by other tools: write a "
-            "list of their names (-o keep.txt)"
+            "tiles of scenes and slices of volumes are no files that can be copied or opened by "
+            "other tools: write a list of their names (-o keep.txt)"
         )

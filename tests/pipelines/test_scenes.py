@@ -165,5 +165,5 @@ def test_a_single_scene_and_copies(place, tmp_path):
     names = ("image", "image_path", "mask_path")
     stored = dict(zip(names, ("image_name", "image_path", "mask_path"), strict=True))
     table = dataset[list(stored.values())].to_dataframe().rename(columns={"image_name": "image"})
-    with pytest.raises(InputError, match="tiles of scenes are no files"):
+    with pytest.raises(InputError, match="tiles of scenes and slices of volumes"):
         write_folder(table, dataset.attrs["source"], tmp_path / "copy")
