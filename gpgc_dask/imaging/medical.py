@@ -26,6 +26,9 @@ MAX_VALUES = 178_956_970
 MAX_RATIO = 1032
 """Deflate compresses at most by this factor."""
 
+UNKNOWN = ("InvalidDicomError", "ImageFileError")
+"""Errors of pydicom and nibabel over a file of another kind."""
+
 MAX_LABEL = 65535
 
 SAME_SIZE = 1.01
@@ -67,11 +70,17 @@ def _reading(path: str) -> Iterator[None]:
         raise
     except OSError as error:
         if error.errno is None:
-            raise UnusableFileError(f"corrupted or truncated: {error}") from None
+            raise UnusableFileError(f"corrupted or truncated: {_line(error)}") from None
         raise UnusableFileError(f"cannot be opened: {error.strerror}") from None
     except Exception as error:  # files may have any content, and these readers trust them
-        text = " ".join(str(error).split())
-        raise UnusableFileError(f"corrupted: {type(error).__name__}: {text[:200]}") from None
+        name = type(error).__name__
+        if name in UNKNOWN:
+            raise UnusableFileError("no DICOM or NIfTI file, or corrupted from the start") from None
+        raise UnusableFileError(f"corrupted: {name}: {_line(error)}") from None
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
 
 
 def _import(name: str) -> Any:
@@ -190,6 +199,8 @@ def _header(file: str, _changed: tuple[int, int]) -> SliceHeader:
             raise UnusableFileError(f"holds values of type {header.dtype}, which are no numbers")
         if min(header.height, header.width, header.bands, header.slices) < 1:
             raise UnusableFileError("holds no image")
+        if header.slices > os.stat(file).st_size:
+            raise UnusableFileError(f"corrupted: it is too small for {header.slices:,} frames")
         if header.height * header.width * header.bands > MAX_VALUES:
             raise UnusableFileError(f"slices of {header.width}×{header.height} are too large")
         return header
