@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -84,6 +86,9 @@ def _line(error: Exception) -> str:
 
 
 def _import(name: str) -> Any:
+    """A package, without its warnings of odd headers."""
+    logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    warnings.filterwarnings("ignore", module=rf"{name}\.")
     try:
         return import_module(name)
     except ImportError:
