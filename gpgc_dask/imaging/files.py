@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -14,7 +14,17 @@ from gpgc_dask.core.errors import InputError, NotAFolderError, Problem
 from gpgc_dask.core.slices import is_medical, replace_ending, split_slice, stem
 from gpgc_dask.imaging.medical import list_slices
 
-__all__ = ["IMAGE_SUFFIXES", "Pair", "Pairing", "by_stem", "find_images", "pair_masks", "printable"]
+__all__ = [
+    "IMAGE_SUFFIXES",
+    "Pair",
+    "Pairing",
+    "by_stem",
+    "find_images",
+    "has_suffix",
+    "pair_masks",
+    "printable",
+    "rename_stem",
+]
 
 IMAGE_SUFFIXES = frozenset(
     (".jpg", ".jpeg", ".jpe", ".png", ".bmp", ".tif", ".tiff", ".webp", ".gif", ".ppm", ".pgm")
@@ -142,11 +152,15 @@ def pair_masks(
                 f"images and masks are the same folder, {images}: name two, or the suffix of the "
                 "masks' names (suffix, --mask-suffix _mask)"
             )
-        photos = {own: names for own, names in photos.items() if not _ends(own, names, suffix)}
-    mask_names = {own: names for own, names in mask_names.items() if _ends(own, names, suffix)}
+        photos = {
+            own: names for own, names in photos.items() if not has_suffix(own, names[0], suffix)
+        }
+    mask_names = {
+        own: names for own, names in mask_names.items() if has_suffix(own, names[0], suffix)
+    }
     pairs, problems = [], []
     for own_stem, names in photos.items():
-        expected = _renamed(own_stem, names[0], photo_suffix, suffix)
+        expected = rename_stem(own_stem, names[0], photo_suffix, suffix)
         own = mask_names.pop(expected, [])
         reason = _unpaired_reason(expected, names, own, masks)
         if reason:
@@ -155,19 +169,19 @@ def pair_masks(
             image, mask = _absolute(images) / names[0], _absolute(masks) / own[0]
             pairs.append(Pair(names[0], str(image), str(mask)))
     for own_stem, names in mask_names.items():
-        photo = _renamed(own_stem, names[0], suffix, photo_suffix)
+        photo = rename_stem(own_stem, names[0], suffix, photo_suffix)
         reason = f"mask without a photo: there is no {photo}.* in {images}"
         problems += [Problem(name, reason) for name in names]
     return Pairing(sorted(pairs, key=lambda pair: pair.name), problems)
 
 
-def _ends(own_stem: str, names: Sequence[str], suffix: str) -> bool:
-    """Whether the name of a file ends with a suffix."""
-    return _renamed(own_stem, names[0], suffix, "") != own_stem or not suffix
+def has_suffix(own_stem: str, name: str, suffix: str) -> bool:
+    """Whether the name of a file, or of the volume of a slice, ends with a suffix."""
+    return not suffix or rename_stem(own_stem, name, suffix, "") != own_stem
 
 
-def _renamed(own_stem: str, name: str, old: str, new: str) -> str:
-    """The stem with another suffix."""
+def rename_stem(own_stem: str, name: str, old: str, new: str) -> str:
+    """The stem of a name with another suffix; of a slice it is that of its volume."""
     return replace_ending(own_stem, old, new, of_slice=split_slice(name)[1] is not None)
 
 
