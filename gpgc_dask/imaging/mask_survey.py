@@ -149,6 +149,8 @@ class MaskSurvey:
         Masks and photos that cannot be used.
     unlisted : dict of int to int
         Pixels of each colour that becomes void because it is not listed.
+    scenes : set of str
+        Images that are too large to be decoded as a whole.
     """
 
     masks: int
@@ -159,6 +161,7 @@ class MaskSurvey:
     checked: int
     problems: list[Problem]
     unlisted: dict[int, int]
+    scenes: set[str]
 
     def conversions(self) -> list[str]:
         """Sentences about what is converted."""
@@ -270,7 +273,10 @@ def survey_masks(items: Sequence[Item], fmt: MaskFormat) -> MaskSurvey:
             problems.append(Problem(item.pair.name, str(error)))
     checked = len(sample) + len(chosen) - len(sound)
     unlisted = unlisted_colours(tally.colours, fmt.colours) if fmt.colours else {}
-    return MaskSurvey(len(items), len(chosen), kinds, scales, tally, checked, problems, unlisted)
+    scenes = {item.pair.name for item, orientation in sound if _is_scene(orientation)}
+    return MaskSurvey(
+        len(items), len(chosen), kinds, scales, tally, checked, problems, unlisted, scenes
+    )
 
 
 def _paths(item: Item) -> Iterable[str]:

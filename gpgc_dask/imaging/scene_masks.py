@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -86,9 +86,15 @@ def _has_scene_size(mask: str, scene: str) -> bool:
     return image_size(mask) == (size.height, size.width)
 
 
-def cut_source(source: MaskSource, photo_format: PhotoFormat) -> None:
-    """Replace photos that are larger than a tile by their tiles; changes the source's items."""
+def cut_source(source: MaskSource, photo_format: PhotoFormat, scenes: Collection[str] = ()) -> None:
+    """Replace photos that are larger than a tile by their tiles; changes the source's items.
+
+    ``scenes`` are names of images that are too large to be decoded as a whole.
+    """
     if not photo_format.tile:
+        source.items = [item for item in source.items if item.pair.name not in scenes]
+        reason = "too large to decode as a whole: cut it into tiles (--tile 1024)"
+        source.problems += [Problem(name, reason) for name in sorted(scenes)]
         return
     items: list[Item] = []
     for item in source.items:
