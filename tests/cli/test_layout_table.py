@@ -226,6 +226,7 @@ def test_annotations_are_read_by_the_command_of_the_message(layout, drawn, refus
     place = LAYOUTS[layout](tmp_path / "files")
     message = refuse(place.images, place.masks, target=tmp_path / "data.zarr")
     (command,) = re.findall(r"as in: gpgc ingest (.*) -o DATA.zarr", message)
+    assert re.search(rf"--category ({HORSE}|{DOG})$", command)
     words = shlex.split(re.sub(r"--category \w+", f"--category {HORSE} --category {DOG}", command))
     dataset = read(*words, target=tmp_path / "data.zarr")
     for name in EQUAL:
