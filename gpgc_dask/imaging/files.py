@@ -21,6 +21,7 @@ __all__ = [
     "by_stem",
     "find_images",
     "has_suffix",
+    "images_in",
     "pair_masks",
     "printable",
     "rename_stem",
@@ -81,7 +82,7 @@ def find_images(
     root = _existing_folder(folder)
     ignored = frozenset() if leave_out is None else frozenset([_file_id(Path(leave_out))])
     files = _walk(root, ignored)
-    return sorted(Path(one).relative_to(root).as_posix() for path in files for one in _images(path))
+    return sorted(one.relative_to(root).as_posix() for path in files for one in images_in(path))
 
 
 def _existing_folder(folder: str | PathLike[str]) -> Path:
@@ -97,9 +98,9 @@ def _file_id(path: Path) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _images(path: Path) -> Iterable[str | Path]:
-    """The images in a file."""
-    return list_slices(str(path)) if is_medical(path) else (path,)
+def images_in(path: Path) -> list[Path]:
+    """The images in a file: it, or the slices of a volume."""
+    return [Path(one) for one in list_slices(str(path))] if is_medical(path) else [path]
 
 
 def _walk(folder: Path, ignored: frozenset[tuple[int, int]]) -> Iterator[Path]:

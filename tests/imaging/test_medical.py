@@ -175,6 +175,9 @@ def test_what_follows_an_ingest(place, tmp_path):
     model = GPGC(rounds=0).fit(dataset)
     report = predict_masks(model, place / "images", tmp_path / "drawn")
     assert report.images == 8
+    one = predict_masks(model, place / "images/case1_0000.nii.gz", tmp_path / "one")
+    assert one.images == 4
+    assert (tmp_path / "one/case1_0000.nii.gz/0004.png").is_file()
     scores = evaluate(tmp_path / "drawn", place / "labels", photo_suffix="_0000")
     assert (scores.images, scores.ignored) == (8, 0)
     for name in ("images", "labels"):
