@@ -73,10 +73,8 @@ def find_jobs(images: str | PathLike[str], folders: dict[str, Path]) -> list[Job
     """Jobs of a folder of photos, or of one photo, in the order of the names."""
     path = Path(images).expanduser().absolute()
     if path.is_file():
-        root, names = (
-            path.parent,
-            [own.relative_to(path.parent).as_posix() for own in images_in(path)],
-        )
+        root = path.parent
+        names = [own.relative_to(root).as_posix() for own in images_in(path)]
     else:
         root, names = path, find_photos(path, folders.values())
     return to_jobs(root, names, folders)

@@ -13,12 +13,12 @@ import zipfile
 
 import distributed
 import numpy as np
-import onnxruntime
 import pytest
 import tifffile
 from PIL import Image
 
 from gpgc_dask import MaskOptions, ingest, open_dataset
+from tests.cli.test_ingest_checks import started
 from tests.imaging import test_mask_layouts as masks
 from tests.imaging.test_mask_layouts import save, three, to_rgb, two
 from tests.support import annotation_files as annotations
@@ -27,6 +27,8 @@ from tests.support.deep import write_deep
 from tests.support.images import draw
 from tests.support.ingesting import QUICK
 from tests.support.medical import save_dicom, save_nifti
+
+__all__ = ["started"]
 
 OPTIONS = ["--backbone", "colour", "--superpixels", "20"]
 
@@ -39,20 +41,6 @@ def scheduler():
     options = {"n_workers": 1, "threads_per_worker": 1, "processes": False}
     with distributed.LocalCluster(**options, protocol="tcp://", dashboard_address=None) as cluster:
         yield cluster.scheduler_address
-
-
-@pytest.fixture
-def started(monkeypatch):
-    """Names of what was started: clusters, connections to one, networks."""
-    names = []
-    for kind in (distributed.LocalCluster, distributed.Client, onnxruntime.InferenceSession):
-
-        def start(self, *args, _own=kind.__init__, _name=kind.__name__, **kwargs):
-            names.append(_name)
-            return _own(self, *args, **kwargs)
-
-        monkeypatch.setattr(kind, "__init__", start)
-    return names
 
 
 @pytest.fixture
@@ -98,7 +86,7 @@ def assert_equal(made, plain, codes=(0, 1, 2)):
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory):
-    return masks.photos.__wrapped__(tmp_path_factory)
+    return masks.write_photos(tmp_path_factory.mktemp("photos"))
 
 
 @pytest.fixture(scope="module")
