@@ -32,7 +32,7 @@ def main() -> None:
     )
     args = arguments.parse_args()
     cases = SMOKE if args.smoke else args.cases
-    section, rows, failures = Section(args, __file__), [], []
+    section, rows, failures = Section(args, __file__, "photos-and-masks.md"), [], []
     for name in args.reader or READERS:
         start = time.perf_counter()
         outcome = run_cases(READERS[name], cases, args.seed)
@@ -43,6 +43,8 @@ def main() -> None:
         if args.messages:
             for message, count in outcome.messages.most_common(20):
                 print(f"{count:6} {name}: {message}")
+    total, failed = sum(row[1] for row in rows), len(failures)
+    section.add(f"{total:,} cases, {failed} of which ended in neither an error nor a result.")
     section.table(["reader", "cases", "clear errors", "read", "failures", "seconds"], rows)
     section.finish()
     if failures:

@@ -12,15 +12,17 @@ from gpgc_dask.cli.console import facts, listing, print_json, print_out
 from gpgc_dask.cli.display import Display
 from gpgc_dask.cli.options import (
     MASKS,
-    Classes,
+    ClassTable,
     Foreground,
+    Invert,
     Json,
     MaskSuffix,
+    PhotoSuffix,
     SoftThreshold,
     Void,
     check_choice,
+    check_classes,
     check_output,
-    to_classes,
     to_numbers,
 )
 
@@ -70,10 +72,12 @@ def evaluate(
         ),
     ] = None,
     foreground: Foreground = None,
-    classes: Classes = None,
+    classes: ClassTable = None,
     void: Void = None,
     threshold: SoftThreshold = None,
+    invert: Invert = False,
     mask_suffix: MaskSuffix = "",
+    photo_suffix: PhotoSuffix = "",
     same_values: Annotated[
         bool,
         typer.Option(
@@ -106,10 +110,12 @@ def evaluate(
 
     options: dict[str, Any] = {
         "foreground": to_numbers(foreground, "--foreground"),
-        "classes": to_classes(classes),
+        "classes": check_classes(classes),
         "void": to_numbers(void, "--void"),
         "threshold": threshold,
+        "invert": invert,
         "mask_suffix": mask_suffix,
+        "photo_suffix": photo_suffix,
         "boundary": boundary,
     }
     result: Agreement | Evaluation

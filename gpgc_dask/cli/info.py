@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
@@ -79,7 +80,7 @@ def _show(data: str, content: dict[str, Any]) -> None:
         ),
         ("features", ", ".join(f"{n:,} {name}" for name, n in content["features"].items())),
         ("stored as", f"{content['dtype']}, blocks of {content['block_rows']:,} rows"),
-        *((f"source: {name}", _setting(value)) for name, value in content["source"].items()),
+        *_source(content["source"]),
         ("backbone", _pairs(content["backbone"]).removeprefix("name ")),
         ("recipe", _pairs(content["recipe"])),
         ("made with", _pairs(content["versions"])),
@@ -114,11 +115,14 @@ def _show_confusion(classes: list[str], pixels: list[list[int]]) -> None:
     print_out(listing("Predicted classes", ["given, in %", *classes], rows, limit=len(rows)))
 
 
-def _setting(value: Any) -> Any:
-    """A setting; of several, those that are set."""
-    if isinstance(value, dict):
-        return _pairs({name: v for name, v in value.items() if v}) or "0 and one other value"
-    return value
+def _source(source: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Where the masks are from, and how they were read; only settings that are set."""
+    for name, value in source.items():
+        is_several = isinstance(value, dict)
+        text = _pairs({key: v for key, v in value.items() if v}) if is_several else value
+        default = "0 and one other value" if name == "mask_format" else ""
+        if text or default:
+            yield f"source: {name}", text or default
 
 
 def _pairs(values: dict[str, Any]) -> str:

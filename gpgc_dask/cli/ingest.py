@@ -25,11 +25,13 @@ from gpgc_dask.cli.options import (
     MASKS,
     ClassTable,
     Foreground,
+    Invert,
     Json,
     MaskSuffix,
     OnError,
     OnErrorOption,
     Overwrite,
+    PhotoSuffix,
     Resume,
     SoftThreshold,
     Void,
@@ -98,19 +100,9 @@ def ingest(
     classes: ClassTable = None,
     void: Void = None,
     threshold: SoftThreshold = None,
-    invert: Annotated[
-        bool,
-        typer.Option("--invert", help="Swap foreground and background.", rich_help_panel=MASKS),
-    ] = False,
+    invert: Invert = False,
     mask_suffix: MaskSuffix = "",
-    photo_suffix: Annotated[
-        str,
-        typer.Option(
-            help="Text at the end of the photos' names that those of their masks do not have, such "
-            "as _leftImg8bit.",
-            rich_help_panel=MASKS,
-        ),
-    ] = "",
+    photo_suffix: PhotoSuffix = "",
     write_classes: Annotated[
         str | None,
         typer.Option(

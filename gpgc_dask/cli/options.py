@@ -18,12 +18,14 @@ __all__ = [
     "ClassTable",
     "Classes",
     "Foreground",
+    "Invert",
     "Json",
     "MaskSuffix",
     "ModelArgument",
     "OnError",
     "OnErrorOption",
     "Overwrite",
+    "PhotoSuffix",
     "Resume",
     "SoftThreshold",
     "Void",
@@ -74,6 +76,18 @@ ClassTable = Annotated[
         help="Names of several classes: a list such as 0=background,1=horse,2=rider; a FILE.csv "
         "with columns value,name or r,g,b,name; or voc, cityscapes or cityscapes-trainids. "
         "Classes named void, unlabelled or ignore are void.",
+        rich_help_panel=MASKS,
+    ),
+]
+Invert = Annotated[
+    bool,
+    typer.Option("--invert", help="Swap foreground and background.", rich_help_panel=MASKS),
+]
+PhotoSuffix = Annotated[
+    str,
+    typer.Option(
+        help="Text at the end of the photos' names that those of their masks do not have, such as "
+        "_leftImg8bit.",
         rich_help_panel=MASKS,
     ),
 ]

@@ -56,6 +56,10 @@ class Tile:
         rows, columns = slice(self.top, self.top + self.height), self.left
         return scene[rows, columns : columns + self.width]
 
+    def crop_picture(self, scene: Any) -> Any:
+        """The tile of an upright scene that is an image of Pillow."""
+        return scene.crop((self.left, self.top, self.left + self.width, self.top + self.height))
+
     def crop_core(self, values: NDArray[Any]) -> NDArray[Any]:
         """The core of the values (height, width, …) of the tile."""
         top, left, height, width = self.core

@@ -11,8 +11,21 @@ from os import PathLike
 from pathlib import Path
 
 from gpgc_dask.core.errors import InputError, NotAFolderError, Problem
+from gpgc_dask.core.slices import is_medical, replace_ending, split_slice, stem
+from gpgc_dask.imaging.medical import list_slices
 
-__all__ = ["IMAGE_SUFFIXES", "Pair", "Pairing", "by_stem", "find_images", "pair_masks", "printable"]
+__all__ = [
+    "IMAGE_SUFFIXES",
+    "Pair",
+    "Pairing",
+    "by_stem",
+    "find_images",
+    "has_suffix",
+    "images_in",
+    "pair_masks",
+    "printable",
+    "rename_stem",
+]
 
 IMAGE_SUFFIXES = frozenset(
     (".jpg", ".jpeg", ".jpe", ".png", ".bmp", ".tif", ".tiff", ".webp", ".gif", ".ppm", ".pgm")
@@ -52,6 +65,7 @@ def find_images(
     """Find the image files in a folder and its subfolders.
 
     Links are followed, except links to a folder above. Hidden files and other types are ignored.
+    Of NIfTI files and DICOM files of several frames, each slice is an image.
 
     Parameters
     ----------
@@ -67,7 +81,8 @@ def find_images(
     """
     root = _existing_folder(folder)
     ignored = frozenset() if leave_out is None else frozenset([_file_id(Path(leave_out))])
-    return sorted(path.relative_to(root).as_posix() for path in _walk(root, ignored))
+    files = _walk(root, ignored)
+    return sorted(one.relative_to(root).as_posix() for path in files for one in images_in(path))
 
 
 def _existing_folder(folder: str | PathLike[str]) -> Path:
@@ -83,6 +98,11 @@ def _file_id(path: Path) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
+def images_in(path: Path) -> list[Path]:
+    """The images in a file: it, or the slices of a volume."""
+    return [Path(one) for one in list_slices(str(path))] if is_medical(path) else [path]
+
+
 def _walk(folder: Path, ignored: frozenset[tuple[int, int]]) -> Iterator[Path]:
     here = _file_id(folder)
     if here in ignored:
@@ -95,7 +115,9 @@ def _walk(folder: Path, ignored: frozenset[tuple[int, int]]) -> Iterator[Path]:
             if path.is_dir():
                 yield from _walk(path, ignored | {here})
             # A broken link is reported later, as a file that cannot be opened.
-            elif path.suffix.lower() in IMAGE_SUFFIXES and (path.is_file() or path.is_symlink()):
+            elif (path.suffix.lower() in IMAGE_SUFFIXES or is_medical(path)) and (
+                path.is_file() or path.is_symlink()
+            ):
                 yield path
 
 
@@ -131,11 +153,15 @@ def pair_masks(
                 f"images and masks are the same folder, {images}: name two, or the suffix of the "
                 "masks' names (suffix, --mask-suffix _mask)"
             )
-        photos = {stem: names for stem, names in photos.items() if not stem.endswith(suffix)}
-    mask_names = {stem: names for stem, names in mask_names.items() if stem.endswith(suffix)}
+        photos = {
+            own: names for own, names in photos.items() if not has_suffix(own, names[0], suffix)
+        }
+    mask_names = {
+        own: names for own, names in mask_names.items() if has_suffix(own, names[0], suffix)
+    }
     pairs, problems = [], []
-    for stem, names in photos.items():
-        expected = stem.removesuffix(photo_suffix) + suffix
+    for own_stem, names in photos.items():
+        expected = rename_stem(own_stem, names[0], photo_suffix, suffix)
         own = mask_names.pop(expected, [])
         reason = _unpaired_reason(expected, names, own, masks)
         if reason:
@@ -143,21 +169,31 @@ def pair_masks(
         else:
             image, mask = _absolute(images) / names[0], _absolute(masks) / own[0]
             pairs.append(Pair(names[0], str(image), str(mask)))
-    for stem, names in mask_names.items():
-        photo = stem.removesuffix(suffix) + photo_suffix
+    for own_stem, names in mask_names.items():
+        photo = rename_stem(own_stem, names[0], suffix, photo_suffix)
         reason = f"mask without a photo: there is no {photo}.* in {images}"
         problems += [Problem(name, reason) for name in names]
     return Pairing(sorted(pairs, key=lambda pair: pair.name), problems)
 
 
+def has_suffix(own_stem: str, name: str, suffix: str) -> bool:
+    """Whether the name of a file, or of the volume of a slice, ends with a suffix."""
+    return not suffix or rename_stem(own_stem, name, suffix, "") != own_stem
+
+
+def rename_stem(own_stem: str, name: str, old: str, new: str) -> str:
+    """The stem of a name with another suffix; of a slice it is that of its volume."""
+    return replace_ending(own_stem, old, new, of_slice=split_slice(name)[1] is not None)
+
+
 def _unpaired_reason(
-    stem: str, names: list[str], own: list[str], masks: str | PathLike[str]
+    own_stem: str, names: list[str], own: list[str], masks: str | PathLike[str]
 ) -> str | None:
     """The reason why photos of one stem have no unique mask, or None."""
     if len(names) > 1:
-        return f"{' and '.join(names)} share one mask name, {stem}.*: rename or remove one"
+        return f"{' and '.join(names)} share one mask name, {own_stem}.*: rename or remove one"
     if not own:
-        return f"mask missing: there is no {stem}.* in {masks}"
+        return f"mask missing: there is no {own_stem}.* in {masks}"
     if len(own) > 1:
         return f"several masks, {' and '.join(own)}: rename or remove one"
     return None
@@ -172,8 +208,7 @@ def by_stem(names: Iterable[str]) -> dict[str, list[str]]:
     stems: dict[str, list[str]] = defaultdict(list)
     for name in names:
         # A letter may have two Unicode forms; file systems differ in which they store.
-        stem = unicodedata.normalize("NFC", name[: -len(Path(name).suffix)])
-        stems[stem].append(name)
+        stems[unicodedata.normalize("NFC", stem(name))].append(name)
     return dict(stems)
 
 

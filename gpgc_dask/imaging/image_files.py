@@ -20,7 +20,9 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
 from gpgc_dask.core.errors import UnusableFileError
+from gpgc_dask.core.slices import is_medical
 from gpgc_dask.core.tiles import Tile, split_address
+from gpgc_dask.imaging.medical import open_slice
 from gpgc_dask.imaging.tiff import TIFF_ERRORS, open_tiff
 
 __all__ = [
@@ -95,6 +97,8 @@ class Orientation:
 def open_image(path: str | PathLike[str]) -> Any:
     """Open an image with PIL; only its header is decoded, unless it is a tile of a scene."""
     file, tile = split_address(path)
+    if is_medical(file):
+        return open_slice(file) if tile is None else tile.crop_picture(open_slice(file))
     with decoding(file):
         return Image.open(file) if tile is None else _open_tile(file, tile)
 
@@ -126,8 +130,7 @@ def _open_tile(file: str, tile: Tile) -> Any:
                     if page.palette is not None:
                         image.putpalette(page.palette.tobytes())
                     return image
-    box = (tile.left, tile.top, tile.left + tile.width, tile.top + tile.height)
-    return _decode_scene(file, os.stat(file).st_mtime_ns).crop(box)
+    return tile.crop_picture(_decode_scene(file, os.stat(file).st_mtime_ns))
 
 
 @lru_cache(maxsize=1)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import PurePosixPath
 
 from gpgc_dask.core.errors import InputError
+from gpgc_dask.core.slices import is_medical, stem
 from gpgc_dask.imaging.files import IMAGE_SUFFIXES
 
 __all__ = ["ImageNames"]
@@ -81,6 +82,8 @@ def _parts(name: str) -> tuple[str, ...]:
 
 def _without_ending(part: str) -> str:
     path = PurePosixPath(part)
+    if is_medical(part):
+        return stem(part)
     return path.stem if path.suffix.lower() in IMAGE_SUFFIXES else part
 
 

@@ -17,6 +17,11 @@ WRITE = (
     "and then use --classes classes.csv"
 )
 
+NUMBERS = (
+    "--foreground 0 --invert if the values are numbers of objects, such as cells, of which all are "
+    f"foreground; or, if they are classes, {WRITE}"
+)
+
 MAX_LISTED = 8
 """Classes that are suggested as a list; more of them, as a file."""
 
@@ -42,9 +47,23 @@ def suggest_options(tally: Tally, fmt: MaskFormat) -> str:
     if tally.colours or fmt.names_values or fmt.threshold is not None or len(tally.values) < 2:
         return ""
     values = sorted(tally.values)
+    if _are_numbers(tally, values):
+        return NUMBERS
     if len(values) > FEW or tally.lossy or tally.full == 1:
         return "--threshold 0.5"
     return _name_values(tally, [int(value) for value in values])
+
+
+def _are_numbers(tally: Tally, values: Sequence[float]) -> bool:
+    """Whether values are those of objects that are counted: 0 and nearly all up to the largest."""
+    return (
+        len(values) > MAX_LISTED
+        and values[0] == 0
+        and values[-1] < tally.full
+        and len(values) > NEAR_ENDS * values[-1]
+        and not tally.lossy
+        and tally.full > 1
+    )
 
 
 def _is_of(palette: Sequence[int], name: str) -> bool:

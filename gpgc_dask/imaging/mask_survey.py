@@ -7,13 +7,15 @@ masks can be read.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from gpgc_dask.core.errors import Problem, UnusableFileError
+from gpgc_dask.core.tiles import Tile, join_address
 from gpgc_dask.imaging.colours import (
     colour_name,
     pack_colours,
@@ -29,15 +31,19 @@ from gpgc_dask.imaging.masks import (
     match_size,
     open_mask,
 )
-from gpgc_dask.imaging.photos import Orientation, read_orientation, silence_pillow
+from gpgc_dask.imaging.photos import Orientation, image_size, read_orientation, silence_pillow
+from gpgc_dask.imaging.tiff import MAX_PIXELS
 
 __all__ = ["MaskSurvey", "Tally", "survey_masks"]
 
 MAX_HEADERS = 5_000
 """Photos whose headers are read: all, or this many that are spread evenly."""
 
-MAX_DECODED, MAX_PIXELS = 50, 1 << 25
+MAX_DECODED, MAX_SAMPLED = 50, 1 << 25
 """Masks that are decoded, spread evenly; fewer if they have more pixels than this together."""
+
+PARTS, PART_SIDE = 4, 512
+"""Of masks that are too large to be decoded, PARTS × PARTS parts of this side in pixels are."""
 
 FEW = 64
 """Colours or values that are classes; more are shades."""
@@ -143,6 +149,8 @@ class MaskSurvey:
         Masks and photos that cannot be used.
     unlisted : dict of int to int
         Pixels of each colour that becomes void because it is not listed.
+    scenes : set of str
+        Images that are too large to be decoded as a whole.
     """
 
     masks: int
@@ -153,6 +161,7 @@ class MaskSurvey:
     checked: int
     problems: list[Problem]
     unlisted: dict[int, int]
+    scenes: set[str]
 
     def conversions(self) -> list[str]:
         """Sentences about what is converted."""
@@ -264,7 +273,10 @@ def survey_masks(items: Sequence[Item], fmt: MaskFormat) -> MaskSurvey:
             problems.append(Problem(item.pair.name, str(error)))
     checked = len(sample) + len(chosen) - len(sound)
     unlisted = unlisted_colours(tally.colours, fmt.colours) if fmt.colours else {}
-    return MaskSurvey(len(items), len(chosen), kinds, scales, tally, checked, problems, unlisted)
+    scenes = {item.pair.name for item, orientation in sound if _is_scene(orientation)}
+    return MaskSurvey(
+        len(items), len(chosen), kinds, scales, tally, checked, problems, unlisted, scenes
+    )
 
 
 def _paths(item: Item) -> Iterable[str]:
@@ -273,6 +285,9 @@ def _paths(item: Item) -> Iterable[str]:
 
 def _header(path: str, orientation: Orientation) -> tuple[str, float]:
     """Kind of a mask, and the factor by which it is enlarged."""
+    if _is_scene(orientation):
+        size = image_size(path)
+        return "scene", max(match_size(size, orientation)) / max(size)
     with open_mask(path) as image:
         mode = "16 bit" if image.mode.startswith("I;16") else MODES.get(image.mode, image.mode)
         own = match_size(image.size[::-1], orientation)
@@ -285,10 +300,29 @@ def _check(item: Item, orientation: Orientation, fmt: MaskFormat, tally: Tally) 
     if len(paths) != 1:
         item.mask.read(orientation)
         return
-    with open_mask(paths[0]) as image:
-        pixels = load_mask(image, fmt)
-    tally.add(pixels)
-    pixels.codes(fmt)
+    own = orientation.height, orientation.width
+    whole = not _is_scene(orientation) or image_size(paths[0]) != own
+    parts = [] if whole else list(_parts(*own))
+    for address in [join_address(paths[0], part) for part in parts] or paths:
+        with open_mask(address) as image:
+            pixels = load_mask(image, fmt)
+        tally.add(pixels)
+        pixels.codes(fmt)
+    tally.masks -= max(len(parts) - 1, 0)
+
+
+def _is_scene(orientation: Orientation) -> bool:
+    """Whether a photo, and so its mask, is too large to be decoded as a whole."""
+    return orientation.height * orientation.width > MAX_PIXELS
+
+
+def _parts(height: int, width: int) -> Iterator[Tile]:
+    """Parts of a scene, spread evenly."""
+    tops, lefts = (
+        np.linspace(0, side - PART_SIDE, PARTS).astype(int).tolist() for side in (height, width)
+    )
+    for top, left in product(tops, lefts):
+        yield Tile(top, left, PART_SIDE, PART_SIDE, (top, left, PART_SIDE, PART_SIDE))
 
 
 def _factor(scale: float) -> str:
@@ -307,4 +341,4 @@ def _sample(items: Sequence[tuple[Item, Orientation]]) -> list[tuple[Item, Orien
     if not items:
         return []
     pixels = sum(one.height * one.width for _, one in items) // len(items)
-    return _spread(items, int(min(MAX_DECODED, max(2, MAX_PIXELS // max(pixels, 1)))))
+    return _spread(items, int(min(MAX_DECODED, max(2, MAX_SAMPLED // max(pixels, 1)))))

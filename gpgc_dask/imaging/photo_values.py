@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpgc_dask.core.errors import UnusableFileError
+from gpgc_dask.core.slices import is_medical, stored_file
 from gpgc_dask.core.tiles import Tile, split_address
 from gpgc_dask.imaging.deep import Values, full_scale
 from gpgc_dask.imaging.image_files import (
@@ -27,6 +28,7 @@ from gpgc_dask.imaging.image_files import (
     turn_array,
     turns_itself,
 )
+from gpgc_dask.imaging.medical import read_slice, read_slice_header
 from gpgc_dask.imaging.photo_format import PhotoFormat
 from gpgc_dask.imaging.tiff import TIFF_ERRORS, TiffPage, Window, open_tiff
 
@@ -80,6 +82,9 @@ class Header:
 def read_header(path: str | PathLike[str]) -> Header:
     """Read the header of a photo."""
     path, _ = split_address(path)
+    if is_medical(path):
+        own = read_slice_header(path)
+        return Header(own.dtype, own.bands)
     with _opened(path) as image:
         if image is None or (image.format == "TIFF" and image.mode not in CONVERTED_MODES):
             with _tiff(path) as page:
@@ -93,6 +98,9 @@ def read_orientation(path: str | PathLike[str]) -> Orientation:
     path, tile = split_address(path)
     if tile is not None:
         return Orientation(tile.height, tile.width, (tile.height, tile.width))
+    if is_medical(path):
+        own = read_slice_header(path)
+        return stored_orientation(own.height, own.width, None)
     with _opened(path) as image:
         if image is None:
             with _tiff(path) as page:
@@ -121,6 +129,8 @@ def read_values(
     file, tile = split_address(path)
     if tile is not None:
         return _tile_values(file, tile, photo_format)
+    if is_medical(file):
+        return _slice_values(file, photo_format)
     with _opened(path) as image:
         chosen = bool(photo_format.bands) or photo_format.page > 1
         if image is not None and not chosen and _is_plain(image):
@@ -142,12 +152,17 @@ def read_values(
                 return _pillow_values(image, photo_format.bands)
 
 
+def _slice_values(path: str, photo_format: PhotoFormat) -> tuple[Values, Orientation]:
+    """Values of a DICOM image, or of a slice of a volume."""
+    array, inverted = read_slice(path)
+    values = Values(_choose(array, photo_format.bands), full_scale(array.dtype), inverted=inverted)
+    return values, stored_orientation(array.shape[0], array.shape[1], None)
+
+
 def _tile_values(file: str, tile: Tile, photo_format: PhotoFormat) -> tuple[Values, Orientation]:
     """Values of a tile. Only the part of a TIFF that holds it is decoded, if tifffile can."""
     orientation = Orientation(tile.height, tile.width, (tile.height, tile.width))
-    with _opened(file) as image:
-        by_pillow = image is not None and (image.format != "TIFF" or image.mode in CONVERTED_MODES)
-    if not by_pillow:
+    if not is_medical(file) and not _by_pillow(file):
         try:
             with _tiff(file, photo_format.page) as page:
                 if page.orientation in (None, 1):
@@ -156,9 +171,14 @@ def _tile_values(file: str, tile: Tile, photo_format: PhotoFormat) -> tuple[Valu
         except _CodecError:
             pass
     with SCENE_LOCK:
-        scene = _decode_scene(file, os.stat(file).st_mtime_ns, photo_format)
+        scene = _decode_scene(file, os.stat(stored_file(file)).st_mtime_ns, photo_format)
     alpha = None if scene.alpha is None else tile.crop(scene.alpha)
     return replace(scene, array=tile.crop(scene.array), alpha=alpha), orientation
+
+
+def _by_pillow(file: str) -> bool:
+    with _opened(file) as image:
+        return image is not None and (image.format != "TIFF" or image.mode in CONVERTED_MODES)
 
 
 @lru_cache(maxsize=1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -10,6 +10,7 @@ from threading import Lock
 from typing import Any
 
 from gpgc_dask.core.errors import InputError, Problem, UnusableFileError
+from gpgc_dask.core.slices import stored_file
 from gpgc_dask.core.tiles import (
     Tile,
     cut_scene,
@@ -27,7 +28,7 @@ from gpgc_dask.imaging.masks import Codes
 from gpgc_dask.imaging.photo_format import PhotoFormat
 from gpgc_dask.imaging.photos import Orientation, image_size, read_orientation
 
-__all__ = ["TileMask", "check_no_tiles", "cut_source", "restore_masks"]
+__all__ = ["TileMask", "check_are_files", "cut_source", "restore_masks"]
 
 
 class _LastScene:
@@ -85,9 +86,15 @@ def _has_scene_size(mask: str, scene: str) -> bool:
     return image_size(mask) == (size.height, size.width)
 
 
-def cut_source(source: MaskSource, photo_format: PhotoFormat) -> None:
-    """Replace photos that are larger than a tile by their tiles; changes the source's items."""
+def cut_source(source: MaskSource, photo_format: PhotoFormat, scenes: Collection[str] = ()) -> None:
+    """Replace photos that are larger than a tile by their tiles; changes the source's items.
+
+    ``scenes`` are names of images that are too large to be decoded as a whole.
+    """
     if not photo_format.tile:
+        source.items = [item for item in source.items if item.pair.name not in scenes]
+        reason = "too large to decode as a whole: cut it into tiles (--tile 1024)"
+        source.problems += [Problem(name, reason) for name in sorted(scenes)]
         return
     items: list[Item] = []
     for item in source.items:
@@ -153,10 +160,10 @@ def restore_masks(
     ]
 
 
-def check_no_tiles(paths: Iterable[str]) -> None:
-    """Raise an InputError if photos are tiles, which are no files."""
-    if any(split_address(path)[1] is not None for path in paths):
+def check_are_files(paths: Iterable[str]) -> None:
+    """Raise an InputError if photos are tiles or slices, which are no files."""
+    if any(stored_file(path) != path for path in paths):
         raise InputError(
-            "tiles of scenes are no files that can be copied or opened by other tools: write a "
-            "list of their names (-o keep.txt)"
+            "tiles of scenes and slices of volumes are no files that can be copied or opened by "
+            "other tools: write a list of their names (-o keep.txt)"
         )

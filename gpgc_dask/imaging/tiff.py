@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gpgc_dask.core.errors import UnusableFileError
 
-__all__ = ["TIFF_ERRORS", "TiffPage", "Window", "open_tiff"]
+__all__ = ["MAX_PIXELS", "TIFF_ERRORS", "TiffPage", "Window", "open_tiff"]
 
 Window = tuple[int, int, int, int]
 """Top, left, height and width in pixels."""

@@ -10,7 +10,7 @@ from os import PathLike, fspath, stat_result
 from pathlib import Path
 
 from gpgc_dask.core.errors import ExistsError, InputError, MissingFileError, NotAFolderError
-from gpgc_dask.imaging.files import find_images, printable
+from gpgc_dask.imaging.files import find_images, images_in, printable
 from gpgc_dask.imaging.painting import target_paths
 from gpgc_dask.storage.location import UNFINISHED_SUFFIX
 
@@ -73,7 +73,8 @@ def find_jobs(images: str | PathLike[str], folders: dict[str, Path]) -> list[Job
     """Jobs of a folder of photos, or of one photo, in the order of the names."""
     path = Path(images).expanduser().absolute()
     if path.is_file():
-        root, names = path.parent, [path.name]
+        root = path.parent
+        names = [own.relative_to(root).as_posix() for own in images_in(path)]
     else:
         root, names = path, find_photos(path, folders.values())
     return to_jobs(root, names, folders)

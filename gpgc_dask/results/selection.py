@@ -16,7 +16,7 @@ from gpgc_dask.core.paths import check_names, check_sources, relative_path
 from gpgc_dask.imaging.mask_sources import MASK_SOURCES, coco
 from gpgc_dask.imaging.masks import MaskFormat
 from gpgc_dask.imaging.painting import encode_picture
-from gpgc_dask.imaging.scene_masks import check_no_tiles
+from gpgc_dask.imaging.scene_masks import check_are_files
 from gpgc_dask.results.corrected import CorrectedMasks
 from gpgc_dask.results.export.coco import coco_annotations, coco_categories
 from gpgc_dask.results.verdicts.values import to_values
@@ -92,7 +92,7 @@ def _selected_files(
     """{path in the folder: file, or content} of photos and masks; all files must exist."""
     names = images.get("photo_name", images["image"]).tolist()
     photos, masks = (images[name].tolist() for name in ("image_path", "mask_path"))
-    check_no_tiles(photos)
+    check_are_files(photos)
     check_names(images["image"], names)
     check_sources(names, photos, masks, source)
     files: dict[PurePosixPath, Path | bytes] = {

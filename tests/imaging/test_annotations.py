@@ -257,7 +257,7 @@ def test_wrong_files_are_reported_before_any_work(layout, edit, message, tmp_pat
     ("layout", "chosen", "message"),
     [
         ("YOLO root", [], r"gpgc ingest \S+ \S+ --format yolo --category dog .*has dog, horse"),
-        ("VOC root", [], r"--format voc --category aeroplane -o DATA.zarr \(or --category all\)"),
+        ("VOC root", [], r"--format voc --category dog -o DATA.zarr \(or --category all\)"),
         ("CVAT masks", ["cow"], "has no category cow; it has dog, horse"),
         ("VOC root", ["cow"], "has no annotation of cow"),
         ("YOLO root", [DOG, DOG], "named twice"),

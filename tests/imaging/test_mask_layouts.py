@@ -228,7 +228,10 @@ CODES = {  # codes of the classes 0, 1 and 2, where the table of classes has mor
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("photos")
+    return write_photos(tmp_path_factory.mktemp("photos"))
+
+
+def write_photos(folder):
     for seed, name in enumerate(NAMES):
         path = folder / f"{name}.jpg"
         path.parent.mkdir(exist_ok=True)

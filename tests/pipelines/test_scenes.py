@@ -19,9 +19,11 @@ from gpgc_dask import (
     score,
     update,
 )
-from gpgc_dask.core.errors import InputError
+from gpgc_dask.core.errors import InputError, PipelineError
 from gpgc_dask.imaging.dataset_masks import DatasetMasks
+from gpgc_dask.imaging.mask_sources import open_source
 from gpgc_dask.imaging.photos import read_orientation
+from gpgc_dask.pipelines.mask_check import check_masks
 from gpgc_dask.results.pictures import paint_pictures
 from gpgc_dask.results.scenes import rank_scenes
 from gpgc_dask.results.selection import write_folder
@@ -165,5 +167,18 @@ def test_a_single_scene_and_copies(place, tmp_path):
     names = ("image", "image_path", "mask_path")
     stored = dict(zip(names, ("image_name", "image_path", "mask_path"), strict=True))
     table = dataset[list(stored.values())].to_dataframe().rename(columns={"image_name": "image"})
-    with pytest.raises(InputError, match="tiles of scenes are no files"):
+    with pytest.raises(InputError, match="tiles of scenes and slices of volumes"):
         write_folder(table, dataset.attrs["source"], tmp_path / "copy")
+
+
+def test_masks_of_scenes_are_surveyed_in_parts(place, tmp_path, monkeypatch):
+    """A scene above the limit of Pillow is not decoded as a whole."""
+    monkeypatch.setattr("gpgc_dask.imaging.mask_survey.MAX_PIXELS", HEIGHT * WIDTH - 1)
+    monkeypatch.setattr("gpgc_dask.imaging.mask_survey.PART_SIDE", 64)
+    source = open_source(place / "images", place / "masks")
+    survey = check_masks(source, "raise")
+    assert survey.describe().startswith("3 masks (3 scene); in 3 of them values 0 ")
+    assert survey.tally.values.total() == 3 * 16 * 64**2
+    with pytest.raises(PipelineError, match=r"too large to decode as a whole: .*--tile 1024"):
+        ingest(place / "images", place / "masks", tmp_path / "x.zarr", recipe=QUICK)
+    assert not (tmp_path / "x.zarr").exists()

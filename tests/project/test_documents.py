@@ -23,6 +23,7 @@ from gpgc_dask.clusters.registry import CLUSTERS
 from gpgc_dask.pipelines.ingest import ingest
 from gpgc_dask.pipelines.train import train
 from gpgc_dask.results.verdicts import list_verdicts
+from tests.support.kinds import KINDS
 from tests.support.object_store import object_store
 from tests.support.places import save_corrections, save_folders, save_job, save_others
 
@@ -62,7 +63,12 @@ def blocks(page):
     ]
 
 
-RUN = [page for page in PAGES if {"python", "sh"} & {language for language, _ in blocks(page)}]
+RUN = [
+    page
+    for page in PAGES
+    if {"python", "sh"} & {language for language, _ in blocks(page)} and page.stem not in KINDS
+]
+"""Pages of kinds of data are run by test_kinds.py."""
 
 
 # -- before a page is run -----------------------------------------------------------------
@@ -158,6 +164,17 @@ def call(words, capsys):
         Path(target).write_text(out)
 
 
+def run_blocks(page, capsys):
+    """Run the code and the commands of a page in the current folder: the names of the code."""
+    names = {"__name__": "__main__"}
+    for language, text in blocks(page):
+        if language == "python":
+            exec(compile(text, named(page), "exec"), names)
+        for words in command_lines(text) if language == "sh" else ():
+            call(words, capsys)
+    return names
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("page", RUN, ids=named)
 def test_page_runs(page, place, near, request, capsys):
@@ -171,12 +188,7 @@ def test_page_runs(page, place, near, request, capsys):
             shutil.rmtree(target, ignore_errors=True)
         elif store.exists(target):
             store.rm(target, recursive=True)
-    names = {"__name__": "__main__"}
-    for language, text in found:
-        if language == "python":
-            exec(compile(text, named(page), "exec"), names)
-        for words in command_lines(text) if language == "sh" else ():
-            call(words, capsys)
+    names = run_blocks(page, capsys)
     CHECKS.get(named(page), lambda place, names: None)(place, names)
 
 

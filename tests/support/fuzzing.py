@@ -19,14 +19,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tifffile
+from PIL import Image
 
-from gpgc_dask import GpgcError, MaskOptions
+from gpgc_dask import GpgcError, MaskOptions, PhotoFormat
+from gpgc_dask.core.tiles import cut_scene, join_address
 from gpgc_dask.data.run_lengths import decode
+from gpgc_dask.imaging.files import find_images
 from gpgc_dask.imaging.mask_sources import ObjectMask, open_source
 from gpgc_dask.imaging.masks import VOID
-from gpgc_dask.imaging.photos import read_orientation
+from gpgc_dask.imaging.photos import read_orientation, read_photo
+from gpgc_dask.imaging.survey import survey_photos
 from gpgc_dask.pipelines.batches import problem_error
+from gpgc_dask.pipelines.mask_check import check_masks
 from tests.support.annotation_files import LAYOUTS
+from tests.support.deep import write_deep
+from tests.support.images import draw
+from tests.support.medical import save_dicom, save_nifti
 
 MAX_SECONDS = 20.0
 """Longest time that reading the files of one case may take, on a busy machine."""
@@ -227,8 +236,105 @@ PLACES: dict[str, tuple[tuple[str, str], str]] = {
 }
 """{layout: (photos and masks, within its folder), format}."""
 
+PHOTO = draw(0, 40, 56)[0]
+DEEP = PHOTO.astype(np.uint16) * 257
+
+
+def write_pictures(folder: Path) -> list[Path]:
+    """Photos of 8 bits as Pillow writes them."""
+    exif = Image.Exif()
+    exif[274] = 6
+    image = Image.fromarray(PHOTO)
+    image.save(folder / "photo.jpg", exif=exif)
+    image.convert("CMYK").save(folder / "inks.jpg")
+    image.convert("RGBA").save(folder / "alpha.png")
+    image.quantize(16).save(folder / "palette.gif")
+    image.save(folder / "photo.webp")
+    image.save(folder / "photo.bmp")
+    return sorted(folder.iterdir())
+
+
+def write_deep_pictures(folder: Path) -> list[Path]:
+    """PNGs and TIFFs of more than 8 bits, in strips and tiles."""
+    write_deep(folder / "deep.png", DEEP)
+    write_deep(folder / "strips.tif", DEEP, compression="zlib", rowsperstrip=8)
+    write_deep(folder / "tiles.tif", DEEP, tile=(16, 16))
+    planar = {"photometric": "minisblack", "planarconfig": "separate"}
+    tifffile.imwrite(folder / "planar.tif", np.moveaxis(DEEP / np.float32(9), 2, 0), **planar)
+    Image.fromarray(PHOTO).save(folder / "plain.tif", compression="tiff_lzw")
+    return sorted(folder.iterdir())
+
+
+def write_dicom(folder: Path) -> list[Path]:
+    save_dicom(folder / "grey.dcm", DEEP[..., 0], RescaleSlope=1, RescaleIntercept=-1024)
+    save_dicom(folder / "colour.dcm", PHOTO)
+    save_dicom(folder / "frames.dcm", np.moveaxis(DEEP, 2, 0), NumberOfFrames=3)
+    return sorted(folder.iterdir())
+
+
+def write_nifti(folder: Path) -> list[Path]:
+    volume = np.moveaxis(DEEP, 2, 0)
+    save_nifti(folder / "plain.nii", volume)
+    save_nifti(folder / "packed.nii.gz", volume.astype(np.int16), "LPS", slope=0.5)
+    return sorted(folder.iterdir())
+
+
+def read_photos(folder: Path) -> None:
+    """Survey and read all photos of a folder, whole and in tiles."""
+    names = find_images(folder)
+    own = survey_photos([str(folder / name) for name in names], PhotoFormat()).photo_format
+    for name in names:
+        size = read_orientation(folder / name)
+        photo = read_photo(folder / name, 32, own)
+        assert photo.pixels.shape[2] == 3
+        assert photo.pixels.dtype == np.uint8
+        assert (photo.orientation.height, photo.orientation.width) == (size.height, size.width)
+        *_, (_, _, tile) = cut_scene(size.height, size.width, 24, 4)
+        part = read_photo(join_address(folder / name, tile), 32, own).pixels
+        assert part.shape == (tile.height, tile.width, 3)
+
+
+def write_masks(folder: Path) -> list[Path]:
+    """Masks of each kind, and their photos, which are not corrupted."""
+    codes = (draw(0, 40, 56)[1] * 2).astype(np.uint8)
+    codes[:4] = 1
+    masks = {"a": Image.fromarray(codes), "b": Image.fromarray(codes.astype(np.uint16))}
+    masks["c"] = Image.fromarray(codes)
+    masks["c"].putpalette([0, 0, 0, 9, 9, 9, 255, 0, 0])
+    masks["d"] = Image.fromarray(TABLE[codes])
+    (folder / "photos").mkdir()
+    (folder / "masks").mkdir()
+    for name, mask in masks.items():
+        Image.fromarray(PHOTO).save(folder / "photos" / f"{name}.jpg")
+        mask.save(folder / "masks" / f"{name}.{'tif' if name == 'b' else 'png'}")
+    lines = (f"{code},{','.join(map(str, TABLE[code]))},class{code}" for code in range(3))
+    (folder / "classes.txt").write_text("\n".join(lines))
+    return [*sorted((folder / "masks").iterdir()), folder / "classes.txt"]
+
+
+TABLE = np.array([[0, 0, 0], [0, 128, 0], [255, 0, 0]], dtype=np.uint8)
+
+
+def read_masks(folder: Path) -> None:
+    """Check and read all masks of a folder, as an ingest does."""
+    options = MaskOptions(format="masks", classes=str(folder / "classes.txt"))
+    source = open_source(folder / "photos", folder / "masks", options)
+    check_masks(source, "raise")
+    for item in source.items:
+        codes = item.mask.read(read_orientation(item.pair.image))
+        assert codes.shape == PHOTO.shape[:2]
+        assert ((codes < len(source.mask_format.names)) | (codes == VOID)).all()
+
+
 READERS: dict[str, FuzzReader] = {
     layout: FuzzReader(partial(write_layout, layout), partial(read_layout, layout))
     for layout in PLACES
+}
+READERS |= {
+    "photos": FuzzReader(write_pictures, read_photos),
+    "deep photos": FuzzReader(write_deep_pictures, read_photos),
+    "masks": FuzzReader(write_masks, read_masks),
+    "DICOM": FuzzReader(write_dicom, read_photos),
+    "NIfTI": FuzzReader(write_nifti, read_photos),
 }
 """Readers by name. To add one, write correct files and read them."""

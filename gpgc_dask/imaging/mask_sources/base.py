@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from gpgc_dask.core.errors import InputError, Problem
-from gpgc_dask.core.tiles import split_address
+from gpgc_dask.core.slices import stored_file, volume_groups
 from gpgc_dask.imaging.class_tables import read_classes
 from gpgc_dask.imaging.files import Pair, printable
 from gpgc_dask.imaging.image_info import ImageInfo, PhotoInfo
@@ -319,7 +319,9 @@ class MaskSource(ABC):
         ``others`` are names that files may list although they are not in the folder of photos.
         """
         known = {item.pair.name: item.info for item in self.items if item.info is not None}
-        names = (item.pair.name for item in self.items)
+        names = [item.pair.name for item in self.items]
+        for name, volume in volume_groups(names).items():
+            known.setdefault(name, PhotoInfo(name, volume))
         photos = {name: known[name].photo if name in known else name for name in names}
         return info.find(photos, known, {*others, *(problem.name for problem in self.problems)})
 
@@ -336,7 +338,7 @@ class MaskSource(ABC):
 def file_stamp(path: str) -> str:
     """Size and time of a file, which change when it is changed."""
     try:
-        status = Path(split_address(path)[0]).stat()
+        status = Path(stored_file(path)).stat()
     except OSError:
         return "-"
     return f"{status.st_size}:{status.st_mtime_ns}"
@@ -344,7 +346,7 @@ def file_stamp(path: str) -> str:
 
 def file_digest(path: str) -> str:
     """Digest of a file's content."""
-    with open(split_address(path)[0], "rb") as file:
+    with open(stored_file(path), "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:32]
 
 

@@ -48,7 +48,7 @@ def choose_categories(
         if not chosen:
             raise InputError(f"{path} has no annotation with a segmentation")
     if not chosen:
-        example = quote(known[0] if known else ALL)
+        example = quote(next((category for category in known if category in used), ALL))
         raise InputError(
             f"name the categories of {path} to take, as in: gpgc ingest {quote(images)} "
             f"{quote(path)} --format {name} --category {printable(example)} -o DATA.zarr (or "

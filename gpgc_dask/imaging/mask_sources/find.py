@@ -7,6 +7,7 @@ from os import PathLike
 from pathlib import Path
 
 from gpgc_dask.core.errors import InputError, MissingFileError
+from gpgc_dask.core.slices import is_medical
 from gpgc_dask.imaging.files import by_stem, find_images
 from gpgc_dask.imaging.mask_sources.base import MASK_VALUES, MaskOptions, MaskSource
 from gpgc_dask.imaging.mask_sources.registry import MASK_SOURCES
@@ -129,6 +130,8 @@ def _locate(path: Path) -> Recognised | None:
 
 
 def _unknown(path: Path) -> str:
+    if is_medical(path):
+        return f"{path} is a single file: name the folder that holds the masks"
     if path.suffix.lower() in (".zip", ".tar", ".gz", ".tgz", ".7z"):
         return f"{path} is an archive: extract it, and name the folder or file in it"
     titles = [MASK_SOURCES[name].title for name in MASK_SOURCES if MASK_SOURCES[name].title]

@@ -7,6 +7,7 @@ from itertools import takewhile
 from pathlib import Path, PurePosixPath
 
 from gpgc_dask.core.errors import InputError
+from gpgc_dask.core.slices import split_slice
 from gpgc_dask.imaging.files import by_stem, find_images
 
 __all__ = ["SEPARATORS", "check_layout", "split_layer"]
@@ -26,8 +27,8 @@ def check_layout(images: str, masks: str) -> None:
     images, masks : str
         Folders of photos and masks.
     """
-    photos = [*by_stem(find_images(images, leave_out=masks))]
-    names = [*by_stem(find_images(masks))]
+    photos = [*by_stem(_files(find_images(images, leave_out=masks)))]
+    names = [*by_stem(_files(find_images(masks)))]
     if any((Path(masks) / stem).is_dir() for stem in photos):
         raise InputError(
             f"{masks} has a folder of masks for each photo, not a mask: --format layers if the "
@@ -46,6 +47,11 @@ def check_layout(images: str, masks: str) -> None:
             f"masks in {masks} are not named as their photos ({names[0]}, {photos[0]}): add "
             + ", or ".join(ways)
         )
+
+
+def _files(names: Sequence[str]) -> dict[str, None]:
+    """Files and volumes of the images."""
+    return dict.fromkeys(split_slice(name)[0] for name in names)
 
 
 def _suffix_options(photo: str, mask: str) -> str:

@@ -136,9 +136,9 @@ def ingest(
     start = time.perf_counter()
     run = run or RunOptions()
     source = open_source(images, masks, masks_as)
-    found = check_masks(source, run.on_error).describe()
+    survey = check_masks(source, run.on_error)
     recipe = recipe() if callable(recipe) else recipe or Recipe()
-    cut_source(source, recipe.photos)
+    cut_source(source, recipe.photos, survey.scenes)
     if source.problems and (run.on_error == "raise" or not source.items):
         raise problem_error(source.problems)
     recipe.extractor.check_photos([item.pair.image for item in source.items])
@@ -168,7 +168,7 @@ def ingest(
                     attempt.remove_if_empty()
                 raise
     report = _report(location, attempt, time.perf_counter() - start)
-    return replace(report, found=found, notes=notes)
+    return replace(report, found=survey.describe(), notes=notes)
 
 
 def _survey(

@@ -17,8 +17,8 @@ from typing import Any
 
 from gpgc_dask.core.errors import PipelineError, Problem, UnusableFileError, list_problems
 from gpgc_dask.core.progress import Listener, Meter
+from gpgc_dask.core.slices import stored_file
 from gpgc_dask.core.threads import keep_freed_memory
-from gpgc_dask.core.tiles import split_address
 from gpgc_dask.data.schema import FORMAT_VERSION, UNFINISHED_FOLDER
 from gpgc_dask.execution.batches import completed_batches, completed_pieces, translate_failures
 from gpgc_dask.execution.client import Client, KilledWorker
@@ -64,7 +64,7 @@ def process_batch(
             if described is None or item.pair.image != photo:
                 photo, described = item.pair.image, None
                 described = describe(photo, recipe, watch)
-                digest = _scene_digest(split_address(photo)[0], item.photo_stamp)
+                digest = _scene_digest(stored_file(photo), item.photo_stamp)
             with watch("decode"):
                 codes = item.mask.read(described.orientation)
             with watch("pooling"):
@@ -88,7 +88,7 @@ def process_batch(
 
 @lru_cache(maxsize=1)
 def _scene_digest(path: str, _stamp: str) -> str:
-    """Digest of a photo's file; tiles of a scene follow each other."""
+    """Digest of a photo's file; tiles of a scene follow each other, as slices of a volume do."""
     return file_digest(path)
 
 

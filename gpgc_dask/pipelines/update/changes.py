@@ -15,7 +15,7 @@ import xarray as xr
 
 from gpgc_dask.core.arrays import Index
 from gpgc_dask.core.errors import InputError, Problem
-from gpgc_dask.core.tiles import split_address
+from gpgc_dask.core.slices import stored_file
 from gpgc_dask.data.dataset import text_values
 from gpgc_dask.imaging.image_info import ImageInfo, PhotoInfo
 from gpgc_dask.imaging.mask_sources import (
@@ -212,11 +212,11 @@ def _same_photos(items: Sequence[Item], stored: StoredImages) -> dict[str, int]:
             same[name] = number
         elif _size(item.photo_stamp) == _size(stored.photo_stamps[number]):
             touched.append((item, number))
-    paths = list(dict.fromkeys(split_address(item.pair.image)[0] for item, _ in touched))
+    paths = list(dict.fromkeys(stored_file(item.pair.image) for item, _ in touched))
     with ThreadPoolExecutor(MAX_CONCURRENT) as pool:
         digests = dict(zip(paths, pool.map(_digest, paths), strict=True))
     for item, number in touched:
-        if digests[split_address(item.pair.image)[0]] == stored.photo_digests[number]:
+        if digests[stored_file(item.pair.image)] == stored.photo_digests[number]:
             same[item.pair.name] = number
     return same
 

@@ -160,10 +160,12 @@ def compare_annotators(
     second: str | PathLike[str],
     *,
     foreground: Sequence[int] = (),
-    classes: Mapping[int, str] | None = None,
+    classes: Mapping[int, str] | str | None = None,
     void: Sequence[int] = (),
     threshold: float | None = None,
+    invert: bool = False,
     mask_suffix: str = "",
+    photo_suffix: str = "",
     boundary: float | str | None = None,
     progress: bool | Listener | None = None,
 ) -> Agreement:
@@ -177,11 +179,12 @@ def compare_annotators(
     ----------
     first, second : path
         Folders of masks.
-    foreground, classes, void, threshold
-        How the masks of both folders are read, see
-        :class:`~gpgc_dask.imaging.masks.MaskFormat`.
+    foreground, classes, void, threshold, invert
+        How the masks of both folders are read, see :class:`~gpgc_dask.MaskOptions`.
     mask_suffix : str, default ""
         Text that the names of the second masks have after those of the first.
+    photo_suffix : str, default ""
+        Text that the names of the first masks have after those of the second.
     boundary : float or str, optional
         Tolerance of the boundary F-score: a number of pixels, or a share of the diagonal of the
         image, such as "0.75%". Without it the score is not computed.
@@ -199,8 +202,8 @@ def compare_annotators(
     >>> result.kappa == compare_annotators("predicted-all", "predicted-clean").kappa
     True
     """
-    fmt = mask_format(foreground, classes, void, threshold)
-    pairs = MaskPairs.common(second, first, mask_suffix)
+    fmt = mask_format(foreground, classes, void, threshold, invert=invert)
+    pairs = MaskPairs.common(second, first, mask_suffix, photo_suffix)
     reader = MaskReader("mask", fmt)
     (totals,), (images,) = count_totals(
         pairs.items, (reader, reader), ImageAgreement.of, boundary, progress

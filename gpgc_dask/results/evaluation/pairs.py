@@ -8,7 +8,13 @@ from os import PathLike
 from pathlib import Path
 
 from gpgc_dask.core.errors import InputError, MissingFileError, NotAFolderError
-from gpgc_dask.imaging.files import by_stem, find_images, printable
+from gpgc_dask.imaging.files import (
+    by_stem,
+    find_images,
+    has_suffix,
+    printable,
+    rename_stem,
+)
 
 __all__ = ["MaskItem", "MaskPairs"]
 
@@ -52,7 +58,11 @@ class MaskPairs:
 
     @classmethod
     def find(
-        cls, true: str | PathLike[str], rivals: Sequence[str | PathLike[str]], suffix: str
+        cls,
+        true: str | PathLike[str],
+        rivals: Sequence[str | PathLike[str]],
+        suffix: str,
+        photo_suffix: str = "",
     ) -> MaskPairs:
         """Find the masks.
 
@@ -64,13 +74,15 @@ class MaskPairs:
             Folders of predictions.
         suffix : str
             Text that the names of true masks have after those of the predictions.
+        photo_suffix : str
+            Text that the names of predictions have after those of the true masks.
 
         Returns
         -------
         MaskPairs
         """
         root, *sides = _separate_folders((true, *rivals))
-        drawn = _masks(root, sides, suffix)
+        drawn = _masks(root, sides, suffix, photo_suffix)
         guesses = [_stems(side, [root, *(f for f in sides if f != side)]) for side in sides]
         for side, guess in zip(sides, guesses, strict=True):
             _check_complete(drawn, guess, root, side)
@@ -78,7 +90,11 @@ class MaskPairs:
 
     @classmethod
     def common(
-        cls, first: str | PathLike[str], second: str | PathLike[str], suffix: str
+        cls,
+        first: str | PathLike[str],
+        second: str | PathLike[str],
+        suffix: str,
+        photo_suffix: str = "",
     ) -> MaskPairs:
         """Find the masks that are in both of two folders.
 
@@ -88,6 +104,8 @@ class MaskPairs:
             Folders of masks.
         suffix : str
             Text that the names of the first masks have after those of the second.
+        photo_suffix : str
+            Text that the names of the second masks have after those of the first.
 
         Returns
         -------
@@ -95,7 +113,7 @@ class MaskPairs:
             Its ``extra`` has the number of masks that are in one folder only, of both.
         """
         root, side = _separate_folders((first, second))
-        drawn, others = _masks(root, [side], suffix), _stems(side, [root])
+        drawn, others = _masks(root, [side], suffix, photo_suffix), _stems(side, [root])
         shared = drawn.keys() & others
         if not shared:
             raise MissingFileError(
@@ -126,12 +144,12 @@ class MaskPairs:
         return cls(sorted(items, key=lambda item: item.name), extra)
 
 
-def _masks(root: Path, others: list[Path], suffix: str) -> dict[str, list[str]]:
-    """{name without suffix and ending: names} of the masks in a folder, which may not be empty."""
+def _masks(root: Path, others: list[Path], suffix: str, photo_suffix: str) -> dict[str, list[str]]:
+    """{name of the prediction: names} of the masks in a folder, which may not be empty."""
     found = {
-        stem.removesuffix(suffix): names
+        rename_stem(stem, names[0], suffix, photo_suffix): names
         for stem, names in _stems(root, others).items()
-        if stem.endswith(suffix)
+        if has_suffix(stem, names[0], suffix)
     }
     if not found:
         ending = f" whose names end in {suffix}" if suffix else ""

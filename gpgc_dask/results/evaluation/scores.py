@@ -212,10 +212,12 @@ def evaluate(
     *,
     against: str | PathLike[str] | None = None,
     foreground: Sequence[int] = (),
-    classes: Mapping[int, str] | None = None,
+    classes: Mapping[int, str] | str | None = None,
     void: Sequence[int] = (),
     threshold: float | None = None,
+    invert: bool = False,
     mask_suffix: str = "",
+    photo_suffix: str = "",
     same_values: bool = False,
     boundary: float | str | None = None,
     progress: bool | Listener | None = None,
@@ -235,11 +237,13 @@ def evaluate(
         Folder of true masks.
     against : path, optional
         A second folder of predictions for the same true masks, to compare the first with.
-    foreground, classes, void, threshold
-        How true masks are read, see :class:`~gpgc_dask.imaging.masks.MaskFormat`.
+    foreground, classes, void, threshold, invert
+        How true masks are read, see :class:`~gpgc_dask.MaskOptions`.
     mask_suffix : str, default ""
         Text that the names of true masks have after those of the predictions. Other files in the
         folder are ignored.
+    photo_suffix : str, default ""
+        Text that the names of predictions have after those of the true masks.
     same_values : bool, default False
         Whether predictions are read as the true masks are. By default they have the values of
         ``classes`` and ``void``, or, without ``classes``, 0 and one other value.
@@ -261,9 +265,9 @@ def evaluate(
     >>> result.average_class_accuracy, result.better, result.significant
     (1.0, 'predicted', False)
     """
-    fmt = mask_format(foreground, classes, void, threshold)
+    fmt = mask_format(foreground, classes, void, threshold, invert=invert)
     rivals = [predicted] if against is None else [predicted, against]
-    pairs = MaskPairs.find(true, rivals, mask_suffix)
+    pairs = MaskPairs.find(true, rivals, mask_suffix, photo_suffix)
     readers = MaskReader("true mask", fmt), _prediction_reader(fmt, same_values)
     totals, images = count_totals(pairs.items, readers, ImageScore.of, boundary, progress)
     if not totals[0].confusion.any():

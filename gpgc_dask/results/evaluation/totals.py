@@ -13,6 +13,7 @@ from gpgc_dask.core.arrays import Array
 from gpgc_dask.core.errors import InputError
 from gpgc_dask.core.progress import Listener, work_listener
 from gpgc_dask.imaging.files import printable
+from gpgc_dask.imaging.mask_sources import MaskOptions
 from gpgc_dask.imaging.masks import MaskFormat
 from gpgc_dask.imaging.photos import silence_pillow
 from gpgc_dask.results.evaluation.boundaries import Tolerance
@@ -86,12 +87,16 @@ class Totals:
 
 def mask_format(
     foreground: Sequence[int],
-    classes: Mapping[int, str] | None,
+    classes: Mapping[int, str] | str | None,
     void: Sequence[int],
     threshold: float | None,
+    *,
+    invert: bool,
 ) -> MaskFormat:
     """The format of masks whose classes have different names."""
-    fmt = MaskFormat(tuple(foreground), tuple((classes or {}).items()), tuple(void), threshold)
+    fmt = MaskOptions(
+        foreground=foreground, classes=classes or {}, void=void, threshold=threshold, invert=invert
+    ).mask_format
     if len(set(fmt.names)) < len(fmt.names):
         raise InputError(f"classes need different names, got {', '.join(fmt.names)}")
     return fmt

@@ -18,7 +18,7 @@ from gpgc_dask.imaging.dataset_masks import DatasetMasks
 from gpgc_dask.imaging.masks import VOID, Codes, MaskFormat
 from gpgc_dask.imaging.painting import paint, rows_of, segment_chunks
 from gpgc_dask.imaging.photos import read_orientation, silence_pillow
-from gpgc_dask.imaging.scene_masks import check_no_tiles
+from gpgc_dask.imaging.scene_masks import check_are_files
 from gpgc_dask.imaging.superpixels import Segments, sample_codes
 from gpgc_dask.models.fitted_dataset import require_dataset_info
 from gpgc_dask.results.columns import column_names
@@ -115,7 +115,7 @@ class ImageFormat(ExportFormat):
         self.source = require_dataset_info(selection.model)["source"]
         photos = review.get("photo_name", review["image"])
         check_names(review["image"], photos)
-        check_no_tiles(review["image_path"])
+        check_are_files(review["image_path"])
         check_sources(photos, review["image_path"], review["mask_path"], self.source)
         names, paths = review["image"].tolist(), review["mask_path"].tolist()
         self.masks = DatasetMasks(self.source, names, paths)
