@@ -116,7 +116,7 @@ def test_every_long_command_looks_for_its_cluster(
 def test_invalid_memory_limits(run, reference, tmp_path, limit, told):
     given = ("--workers", 1, "--memory-limit", limit)
     code, _, err = run("fit", reference, "-o", tmp_path / "m.zarr", *given)
-    assert code == 1
+    assert code == 2
     assert told in err
     assert "--memory-limit" in err
 
@@ -142,7 +142,7 @@ def test_a_performance_report_needs_a_cluster(run, reference, tmp_path):
     code, _, err = run(*given, tmp_path / "page.html")
     assert (code, "add --workers" in err) == (2, True)
     code, _, err = run(*given, tmp_path, "--workers", 1)
-    assert (code, "is a folder" in err) == (1, True)
+    assert (code, "is a folder" in err) == (2, True)
     assert not (tmp_path / "m.zarr").exists()
 
 
@@ -157,7 +157,7 @@ def test_a_performance_report_needs_bokeh(run, reference, tmp_path, monkeypatch)
     monkeypatch.setattr(importlib.metadata, "distribution", without_bokeh)
     given = ("--workers", 1, "--performance-report", tmp_path / "page.html")
     code, _, err = run("fit", reference, "-o", tmp_path / "m.zarr", *given)
-    assert code == 1
+    assert code == 2
     assert 'pip install "gpgc_dask[dashboard]"' in err
     assert not (tmp_path / "m.zarr").exists()
 

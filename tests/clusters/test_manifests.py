@@ -339,7 +339,7 @@ def test_a_plan_sizes_as_the_images_do(tmp_path):
     assert by_plan.output == by_images.output == to_yaml(SETTINGS)
     plan.write_text("{}")
     wrong = call(*common, "--plan", plan)
-    assert wrong.exit_code == 1
+    assert wrong.exit_code == 2
     assert "is not the output of gpgc plan DATA --json" in wrong.output
     both = call(*common, "--plan", plan, "--images", 3)
     assert "choose one" in both.output

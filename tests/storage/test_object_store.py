@@ -132,7 +132,7 @@ def test_everything_is_in_the_store(proxy, stored, local_model, run, tmp_path):
         code, _, err = run(*command)
         assert code == 0, err
     code, _, err = run("fit", stored, "-o", target)
-    assert code == 1
+    assert code == 2
     assert "exists: choose another path, or replace it" in err
     assert run("fit", stored, "-o", target, "--resume", "--redundancy", 1)[0] == 0
 
@@ -350,7 +350,7 @@ def test_credentials_in_urls_are_rejected(url, run):
         ["report", "data.zarr", "model.zarr", "-o", url],
     ):
         code, _, err = run(*call)
-        assert code == 1
+        assert code == 2
         assert "URL holds credentials" in err
         assert "environment" in err
         assert not any(part in err for part in ("key:", "hidden", "cret@", "1234"))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from gpgc_dask.clusters.kubernetes.pods import Manifest, driver_pod, scheduler_pod, worker_pod
 from gpgc_dask.clusters.kubernetes.settings import COMM_PORT, DASHBOARD_PORT, Settings
+from gpgc_dask.core.errors import EXIT_PERMANENT
 
 __all__ = ["dask_cluster", "manifests"]
 
 RETRIES = 4
-EXIT_MISUSE = 2
-"""Exit code of gpgc for a wrong command line: trying again would not help."""
 
 
 def manifests(settings: Settings) -> dict[str, list[Manifest]]:
@@ -59,7 +58,10 @@ def _autoscaler(settings: Settings, minimum: int, maximum: int) -> Manifest:
 
 
 def _job(settings: Settings) -> Manifest:
-    """The driver. The loss of a node is not counted as a try; a wrong call ends it at once."""
+    """The driver. The loss of a node is not counted as a try.
+
+    An error that would come again ends the job at once, in whichever container.
+    """
     spec = {
         "backoffLimit": RETRIES,
         "podFailurePolicy": {
@@ -70,11 +72,7 @@ def _job(settings: Settings) -> Manifest:
                 },
                 {
                     "action": "FailJob",
-                    "onExitCodes": {
-                        "containerName": "fit",
-                        "operator": "In",
-                        "values": [EXIT_MISUSE],
-                    },
+                    "onExitCodes": {"operator": "In", "values": [EXIT_PERMANENT]},
                 },
             ]
         },
