@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from gpgc_dask.cli.console import note
+
 __all__ = ["EXAMPLE", "deploy"]
 
 EXAMPLE = (
@@ -158,7 +160,7 @@ def deploy(
     """
     from gpgc_dask.clusters.kubernetes.settings import Settings
     from gpgc_dask.clusters.kubernetes.sizes import shape_of
-    from gpgc_dask.clusters.kubernetes.writing import to_yaml, write
+    from gpgc_dask.clusters.kubernetes.writing import DELETE_WARNING, to_yaml, write
 
     settings = Settings(
         image=image,
@@ -187,3 +189,4 @@ def deploy(
         return
     for path in write(settings, out):
         print(path)
+    note(DELETE_WARNING)

@@ -15,6 +15,8 @@ from distributed import Client, LocalCluster
 from gpgc_dask.clusters import remote
 from gpgc_dask.clusters.connect import connect
 from gpgc_dask.clusters.performance import with_performance_report
+from gpgc_dask.clusters.versions import _comparable
+from gpgc_dask.core.errors import VersionError
 
 
 def test_processes_of_our_own():
@@ -54,11 +56,12 @@ def test_no_scheduler_answers(monkeypatch):
         pass
 
 
-def test_workers_of_another_version(tmp_path):
-    """A worker whose gpgc_dask says that it is another one is not worked with."""
-    about = tmp_path / "gpgc_dask-0.0.1.dist-info"
+@pytest.mark.parametrize("package", ["gpgc_dask", "dask", "numpy", "zarr"])
+def test_workers_of_another_version(tmp_path, package):
+    """A worker of which a package says that it is another one is not worked with."""
+    about = tmp_path / f"{package}-0.0.1.dist-info"
     about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: gpgc_dask\nVersion: 0.0.1\n")
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 0.0.1\n")
     with LocalCluster(n_workers=0, dashboard_address=None) as old:
         address = old.scheduler_address
         paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
@@ -73,8 +76,8 @@ def test_workers_of_another_version(tmp_path):
                 client.wait_for_workers(1, timeout=60)
             with (
                 pytest.raises(
-                    RuntimeError,
-                    match=r"worker tcp.* has version 0\.0\.1 of gpgc_dask, .*install the same",
+                    VersionError,
+                    match=rf"worker tcp.* has {package} 0\.0\.1 \(here .*\): install the same",
                 ),
                 connect(address),
             ):
@@ -82,6 +85,13 @@ def test_workers_of_another_version(tmp_path):
         finally:
             worker.kill()
             worker.wait()
+
+
+def test_patch_releases_work_together():
+    assert _comparable("python", "3.11.2.final.0") == _comparable("python", "3.11.9.final.0")
+    assert _comparable("python", "3.11.2.final.0") != _comparable("python", "3.13.0.final.0")
+    assert _comparable("numpy", "2.4.6") == _comparable("numpy", "2.4.1")
+    assert _comparable("dask", "2026.8.0") != _comparable("dask", "2026.8.1")
 
 
 def test_options_that_exclude_each_other(run, reference, tmp_path):

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from dataclasses import asdict, replace
@@ -23,7 +24,7 @@ from typer.testing import CliRunner
 
 from gpgc_dask.cli import app
 from gpgc_dask.clusters.kubernetes.pods import USER_ID
-from gpgc_dask.clusters.kubernetes.writing import to_yaml
+from gpgc_dask.clusters.kubernetes.writing import to_yaml, write
 from gpgc_dask.planning.memory import USABLE_SHARE, worker_bytes
 from gpgc_dask.planning.shape import Shape
 from tests.support.kubernetes_schemas import check
@@ -309,6 +310,40 @@ def test_the_examples_are_what_the_guides_commands_write_today(tmp_path):
     assert texts(tmp_path / "deploy") == texts(FOLDER)
     kinds = [found["kind"] for text in texts(FOLDER).values() for found in yaml.safe_load_all(text)]
     assert {"DaskCluster", "DaskAutoscaler", "Job", "NetworkPolicy"} <= set(kinds)
+
+
+def test_a_whole_folder_can_be_applied(tmp_path):
+    """The namespace is made before what is in it, also by name."""
+    written = write(VARIANTS["volume"], tmp_path)
+    assert [path.name for path in written] == sorted(path.name for path in written)
+    first, *others = (list(yaml.safe_load_all(path.read_text())) for path in written)
+    assert [found["kind"] for found in first] == ["Namespace", "PersistentVolumeClaim"]
+    assert not {found["kind"] for file in others for found in file} & {
+        found["kind"] for found in first
+    }, "kubectl replace would delete what has to be kept"
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
+def test_kubectl_reads_the_namespace_first():
+    command = ["kubectl", "annotate", "--local", "-f", FOLDER / "example", "a=b", "-o", "name"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [
+        "namespace/gpgc",
+        "networkpolicy.networking.k8s.io/gpgc",
+        "poddisruptionbudget.policy/gpgc-scheduler",
+        "daskcluster.kubernetes.dask.org/gpgc",
+        "networkpolicy.networking.k8s.io/gpgc-fit",
+        "poddisruptionbudget.policy/gpgc-fit",
+        "job.batch/gpgc-fit",
+    ]
+
+
+def test_deleting_a_folder_is_warned_of(run, tmp_path):
+    code, out, err = run("deploy", "--image", SETTINGS.image, "-o", tmp_path)
+    assert code == 0
+    assert [Path(line).name for line in out.split()] == ["1-namespace.yaml", "2-cluster.yaml"]
+    assert "deletes everything in it: Secrets" in err
+    assert "deletes everything in it: Secrets" in (tmp_path / "1-namespace.yaml").read_text()
 
 
 def test_the_guides_costs_are_those_of_todays_plan():

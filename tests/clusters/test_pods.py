@@ -21,9 +21,11 @@ from moto.server import ThreadedMotoServer
 
 from gpgc_dask.clusters.connect import connect
 from gpgc_dask.clusters.kubernetes import kube_cluster
+from gpgc_dask.clusters.kubernetes.settings import is_of_pods
 from gpgc_dask.clusters.kubernetes.waiting import wait_for_scheduler, wait_for_workers
 from gpgc_dask.clusters.tls import TlsFiles
-from gpgc_dask.core.errors import ClusterError
+from gpgc_dask.clusters.versions import IMAGE_VARIABLE
+from gpgc_dask.core.errors import EXIT_PERMANENT, ClusterError, VersionError
 from tests.support.kubernetes_api import serve_api
 from tests.support.manifests import SETTINGS, VARIANTS, containers, environment, one
 from tests.support.ports import free_ports
@@ -31,6 +33,7 @@ from tests.support.ports import free_ports
 pytestmark = pytest.mark.newest
 
 ROOT = Path(__file__).parents[2]
+PLAIN = VARIANTS["plain"]
 
 
 @contextmanager
@@ -157,6 +160,41 @@ def test_the_command_of_the_job_fits_data_in_a_bucket(certificates, bucket):
     assert not store.exists("horses/model.zarr.unfinished.npz")
 
 
+def test_another_image_is_refused_before_the_fit(tmp_path, monkeypatch):
+    """A running DaskCluster keeps its image when another one is applied."""
+    new = replace(PLAIN, workers=1, image="registry.example.org/gpgc_dask:2.0")
+    ports = comm, _ = free_ports(2)
+    with processes() as start:
+        for name in ("scheduler", "worker"):
+            start(*local(replace(new, image=PLAIN.image), name, *ports, tmp_path))
+        arguments, variables = local(new, "wait", *ports, tmp_path)
+        waiting = subprocess.run(
+            [sys.executable, *arguments[1:]],
+            env=os.environ | {"PYTHONPATH": str(ROOT)} | variables,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert waiting.returncode == EXIT_PERMANENT, waiting.stderr
+        (message,) = waiting.stderr.splitlines()
+        assert "image registry.example.org/gpgc_dask:1.0 (here " in message
+        assert message.endswith(
+            "kubectl replace --force --cascade=foreground -f 2-cluster.yaml -f 3-job.yaml"
+        )
+        monkeypatch.setenv(IMAGE_VARIABLE, new.image)
+        address = f"tcp://127.0.0.1:{comm}"
+        with pytest.raises(VersionError, match="the scheduler has image registry"):
+            connect(address).__enter__()
+        monkeypatch.setenv(IMAGE_VARIABLE, PLAIN.image)
+        assert wait_for_scheduler(address) == 1
+
+
+@pytest.mark.parametrize("settings", VARIANTS.values(), ids=VARIANTS)
+def test_addresses_of_pods_are_recognised(settings):
+    assert is_of_pods(settings.scheduler_address)
+    assert not is_of_pods("tcp://127.0.0.1:8786")
+
+
 def test_waiting_for_a_missing_scheduler_ends():
     (port,) = free_ports(1)
     began = time.monotonic()
@@ -187,9 +225,6 @@ def test_pods_from_python_need_certificates_and_dask_kubernetes(monkeypatch):
     monkeypatch.setitem(sys.modules, "dask_kubernetes.operator", None)
     with pytest.raises(ImportError, match=re.escape("pip install 'gpgc_dask[kubernetes]'")):
         kube_cluster(SETTINGS)
-
-
-PLAIN = VARIANTS["plain"]
 
 
 @pytest.fixture(scope="module")

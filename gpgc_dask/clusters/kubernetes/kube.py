@@ -11,6 +11,7 @@ from gpgc_dask.clusters.kubernetes.manifests import dask_cluster
 from gpgc_dask.clusters.kubernetes.settings import Settings
 from gpgc_dask.clusters.kubernetes.waiting import wait_for_workers
 from gpgc_dask.clusters.request import ClusterRequest
+from gpgc_dask.clusters.versions import check_versions
 from gpgc_dask.core.errors import ClusterError, InputError, MissingDependencyError
 from gpgc_dask.execution.private import encrypted_kube_cluster
 
@@ -18,6 +19,13 @@ __all__ = ["kube_cluster", "start_pods"]
 
 OPERATOR_SECONDS = 60
 """Seconds within which the operator must make the scheduler's service."""
+
+
+OTHER_IMAGE = (
+    "choose an image that was built of this version (--image), or install its versions here (pip "
+    "install gpgc_dask==…)"
+)
+"""What to do if the image holds other versions than this process."""
 
 
 def start_pods(request: ClusterRequest) -> Any:
@@ -91,6 +99,7 @@ def kube_cluster(settings: Settings, security: Security | None = None) -> Any:
         )
         with Client(cluster, set_as_default=False) as client:
             wait_for_workers(client, settings.first_workers)
+            check_versions(client, OTHER_IMAGE)
     except BaseException:
         made.delete()
         raise

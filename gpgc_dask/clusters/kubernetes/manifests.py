@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from gpgc_dask.clusters.kubernetes.pods import Manifest, driver_pod, scheduler_pod, worker_pod
-from gpgc_dask.clusters.kubernetes.settings import COMM_PORT, DASHBOARD_PORT, Settings
+from gpgc_dask.clusters.kubernetes.settings import (
+    CLUSTER_FILE,
+    COMM_PORT,
+    DASHBOARD_PORT,
+    JOB_FILE,
+    NAMESPACE_FILE,
+    Settings,
+)
 from gpgc_dask.core.errors import EXIT_PERMANENT
 
 __all__ = ["dask_cluster", "manifests"]
@@ -14,6 +21,9 @@ RETRIES = 4
 def manifests(settings: Settings) -> dict[str, list[Manifest]]:
     """Objects by file name, in the order in which they are to be applied.
 
+    What is kept when a cluster is replaced, the namespace and the volume claim, is in the first
+    file.
+
     The Secrets are not included: they are made from files by ``kubectl create secret``, so that no
     key is ever written next to the manifests.
     """
@@ -21,14 +31,14 @@ def manifests(settings: Settings) -> dict[str, list[Manifest]]:
     if settings.worker_bounds is not None:
         cluster.append(_autoscaler(settings, *settings.worker_bounds))
     scheduler = _budget(settings, settings.scheduler_name, _cluster_labels(settings, "scheduler"))
+    claims = [] if settings.claim is None else [_claim(settings, settings.claim)]
     files = {
-        "namespace.yaml": [_namespace(settings)],
-        "cluster.yaml": [_cluster_policy(settings), scheduler, *cluster],
+        NAMESPACE_FILE: [_namespace(settings), *claims],
+        CLUSTER_FILE: [_cluster_policy(settings), scheduler, *cluster],
     }
     if settings.data is not None:
         driver = _budget(settings, f"{settings.name}-fit", _driver_labels(settings))
-        claims = [] if settings.claim is None else [_claim(settings, settings.claim)]
-        files["fit.yaml"] = [_driver_policy(settings), driver, *claims, _job(settings)]
+        files[JOB_FILE] = [_driver_policy(settings), driver, _job(settings)]
     return files
 
 

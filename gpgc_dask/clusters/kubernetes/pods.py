@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from gpgc_dask.clusters.kubernetes.settings import COMM_PORT, DASHBOARD_PORT, Settings
 from gpgc_dask.clusters.kubernetes.sizes import MIB, Sizes
+from gpgc_dask.clusters.versions import IMAGE_VARIABLE
 
 __all__ = ["USER_ID", "Manifest", "driver_pod", "scheduler_pod", "worker_pod"]
 
@@ -93,7 +94,7 @@ def driver_pod(settings: Settings) -> Manifest:
     checkpoint = settings.checkpoint or f"{settings.model.rstrip('/')}.unfinished.npz"
     if settings.claim is not None:
         checkpoint = f"{CHECKPOINTS}/{settings.name}.npz"
-    wait = ["python", "-m", "gpgc_dask.clusters.kubernetes.waiting", address]
+    wait = ["python", "-m", "gpgc_dask.clusters.kubernetes", address]
     wait += [str(settings.first_workers)]
     fit = ["gpgc", "fit", settings.data, "--out", settings.model, "--resume"]
     fit += ["--checkpoint", checkpoint, "--scheduler", address]
@@ -130,7 +131,7 @@ def _container(
     store: bool = False,
 ) -> Manifest:
     """A container of the image, started through its entry point; it writes to /tmp only."""
-    every = environment | _tls_environment(settings, role)
+    every = {IMAGE_VARIABLE: settings.image} | environment | _tls_environment(settings, role)
     container: Manifest = {
         "name": name,
         "image": settings.image,

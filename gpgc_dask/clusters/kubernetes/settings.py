@@ -10,7 +10,26 @@ from dask.utils import parse_bytes
 from gpgc_dask.core.errors import InputError
 from gpgc_dask.planning.shape import Shape
 
-__all__ = ["COMM_PORT", "DASHBOARD_PORT", "Settings"]
+__all__ = [
+    "CLUSTER_FILE",
+    "COMM_PORT",
+    "DASHBOARD_PORT",
+    "JOB_FILE",
+    "NAMESPACE_FILE",
+    "REPLACE",
+    "Settings",
+    "is_of_pods",
+]
+
+NAMESPACE_FILE, CLUSTER_FILE, JOB_FILE = "1-namespace.yaml", "2-cluster.yaml", "3-job.yaml"
+"""Files of the manifests. kubectl applies a folder in the order of the names."""
+
+REPLACE = (
+    "a running DaskCluster keeps its image, and so do its new pods. In the folder of the manifests "
+    f"replace it and its job: kubectl replace --force --cascade=foreground -f {CLUSTER_FILE} "
+    f"-f {JOB_FILE}"
+)
+"""What to do if a cluster of pods runs another image than its driver."""
 
 COMM_PORT, DASHBOARD_PORT = 8786, 8787
 """Ports of the scheduler. The operator passes this comm port to workers in any case."""
@@ -153,6 +172,14 @@ class Settings:
         """Address of the scheduler, for pods of any namespace."""
         scheme = "tcp" if self.tls_secret is None else "tls"
         return f"{scheme}://{self.scheduler_name}.{self.namespace}.svc:{COMM_PORT}"
+
+
+def is_of_pods(address: str) -> bool:
+    """Whether this may be the address of a scheduler that ``Settings`` describes."""
+    return (
+        re.fullmatch(rf"\w+://[a-z0-9-]+-scheduler\.[a-z0-9-]+\.svc:{COMM_PORT}", address)
+        is not None
+    )
 
 
 def _check_name(field: str, text: str) -> None:

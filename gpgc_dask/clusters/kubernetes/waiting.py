@@ -1,16 +1,13 @@
-"""Wait until a scheduler answers and its workers are there.
-
-``python -m gpgc_dask.clusters.kubernetes.waiting tls://gpgc-scheduler.gpgc.svc:8786 20`` is the
-first command of the driver's pod. Certificates come from Dask's configuration.
-"""
+"""Wait until a scheduler answers and its workers are there."""
 
 from __future__ import annotations
 
-import sys
 from contextlib import suppress
 
 from distributed import Client, TimeoutError
 
+from gpgc_dask.clusters.kubernetes.settings import REPLACE
+from gpgc_dask.clusters.versions import check_versions
 from gpgc_dask.core.errors import SchedulerNotFoundError
 
 __all__ = ["wait_for_scheduler", "wait_for_workers"]
@@ -29,7 +26,10 @@ def wait_for_scheduler(
     answer_seconds: float = ANSWER_SECONDS,
     worker_seconds: float = WORKER_SECONDS,
 ) -> int:
-    """Wait, and return the number of workers: all or, after some time, at least one."""
+    """Wait, and return the number of workers: all or, after some time, at least one.
+
+    Raises a VersionError if they run another image than this process.
+    """
     try:
         client = Client(address, timeout=answer_seconds)
     except (OSError, TimeoutError) as error:
@@ -38,7 +38,9 @@ def wait_for_scheduler(
             "its pod runs and what it logs (kubectl get pods, kubectl logs)"
         ) from error
     with client:
-        return wait_for_workers(client, workers, worker_seconds)
+        found = wait_for_workers(client, workers, worker_seconds)
+        check_versions(client, REPLACE)
+        return found
 
 
 def wait_for_workers(client: Client, workers: int, seconds: float = WORKER_SECONDS) -> int:
@@ -53,16 +55,3 @@ def wait_for_workers(client: Client, workers: int, seconds: float = WORKER_SECON
             "cores as they request"
         )
     return found
-
-
-def _main() -> None:
-    address, workers = sys.argv[1], int(sys.argv[2])
-    try:
-        found = wait_for_scheduler(address, workers)
-    except ConnectionError as error:
-        sys.exit(f"gpgc: {error}")
-    print(f"{address} answers with {found} of {workers} workers", file=sys.stderr)
-
-
-if __name__ == "__main__":
-    _main()
