@@ -15,6 +15,7 @@ __all__ = [
     "COMM_PORT",
     "DASHBOARD_PORT",
     "JOB_FILE",
+    "MAX_THREADS",
     "NAMESPACE_FILE",
     "REPLACE",
     "Settings",
@@ -33,6 +34,9 @@ REPLACE = (
 
 COMM_PORT, DASHBOARD_PORT = 8786, 8787
 """Ports of the scheduler. The operator passes this comm port to workers in any case."""
+
+MAX_THREADS = 16
+"""Threads per worker by default; more would wait for each other in Python."""
 
 MAX_NAME_LENGTH = 40
 """Characters of a name. The operator appends its own text, and Kubernetes allows 63."""
@@ -97,7 +101,7 @@ class Settings:
     workers: int = 20
     min_workers: int | None = None
     max_workers: int | None = None
-    threads: int = 16
+    threads: int = MAX_THREADS
     driver_threads: int = 4
     tls_secret: str | None = "gpgc-tls"
     store_secret: str | None = "gpgc-store"

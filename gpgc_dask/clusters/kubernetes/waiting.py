@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from contextlib import suppress
 
 from distributed import Client, TimeoutError
@@ -14,6 +16,14 @@ __all__ = ["wait_for_scheduler", "wait_for_workers"]
 
 ANSWER_SECONDS = 600
 """Seconds within which the scheduler must answer: image pulls and new nodes take time."""
+
+REPORT_SECONDS = 2.0
+"""Seconds between two looks at what pods wait for."""
+
+FIND_OUT = (
+    "find out why their pods wait (kubectl describe pod); often no node has as many cores as they "
+    "request"
+)
 
 WORKER_SECONDS = 600
 """Seconds for which a fit waits for all of its workers; then it continues with those there are."""
@@ -43,15 +53,40 @@ def wait_for_scheduler(
         return found
 
 
-def wait_for_workers(client: Client, workers: int, seconds: float = WORKER_SECONDS) -> int:
-    """Wait for workers and return their number. A fit divides its work among those there are."""
-    with suppress(TimeoutError):
-        client.wait_for_workers(workers, timeout=seconds)
-    found = len(client.scheduler_info(n_workers=-1)["workers"])
+def wait_for_workers(
+    client: Client,
+    workers: int,
+    seconds: float = WORKER_SECONDS,
+    report: Callable[[], str] = lambda: FIND_OUT,
+) -> int:
+    """Wait for workers and return their number. A fit divides its work among those there are.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Connection to the scheduler.
+    workers : int
+        Number of workers to wait for.
+    seconds : float
+        Seconds after which those that are there are enough.
+    report : callable
+        Called every few seconds; returns why there are not more.
+    """
+    until = time.monotonic() + seconds
+    found, reason = _count(client), ""
+    while found < workers and time.monotonic() < until:
+        reason = report()
+        with suppress(TimeoutError):
+            pause = min(REPORT_SECONDS, max(until - time.monotonic(), 0.01))
+            client.wait_for_workers(workers, timeout=pause)
+        found = _count(client)
     if not found:
         raise SchedulerNotFoundError(
             f"the scheduler at {client.scheduler.address} has no worker after {seconds:.0f} s: "
-            "find out why their pods wait (kubectl describe pod); often no node has as many "
-            "cores as they request"
+            f"{reason or FIND_OUT}"
         )
     return found
+
+
+def _count(client: Client) -> int:
+    return len(client.scheduler_info(n_workers=-1)["workers"])
