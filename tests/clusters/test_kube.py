@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 import re
+import socket
 import sys
+import time
+from contextlib import suppress
 from dataclasses import replace
+from threading import Thread
 
 import dask
 import pytest
 from dask.utils import parse_bytes
+from dask_kubernetes.operator.networking import run_port_forward
 from distributed import Client
 
 from gpgc_dask.clusters.connect import connect
 from gpgc_dask.clusters.kubernetes import kube_cluster
 from gpgc_dask.clusters.kubernetes.api import list_nodes
+from gpgc_dask.clusters.kubernetes.forwarding import report_lost_ports_once
 from gpgc_dask.clusters.kubernetes.nodes import choose_threads
 from gpgc_dask.clusters.kubernetes.pending import PodWatch, find_reasons
 from gpgc_dask.clusters.tls import TlsFiles
@@ -291,3 +298,45 @@ def test_options_of_pods_need_pods(run, reference, tmp_path):
     pods = ("--cluster", "kubernetes", "--image", PLAIN.image, "--memory-limit", "3GB")
     code, _, err = run(*fit, *pods, "--threads", 1)
     assert (code, "tls_secret" in err, "with --no-tls" in err) == (2, False, True)
+
+
+def forwarded(port):
+    """Connect to a forwarded port; whatever happens to the pod, the connection ends."""
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+        connection.recv(1)
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_a_deleted_scheduler_is_one_line(api, monkeypatch, caplog, debug):
+    """The forwarding of kr8s, as KubeCluster starts it from outside of the cluster."""
+    asyncio_log = logging.getLogger("asyncio")
+    monkeypatch.setattr(asyncio_log, "filters", [])
+    caplog.set_level(logging.DEBUG if debug else logging.WARNING, "gpgc_dask")
+    for _ in range(2):
+        report_lost_ports_once()
+    assert len(asyncio_log.filters) == 1
+    api.cluster, api.ports = one(PLAIN, "DaskCluster"), (1, 2)
+    api.waiting, api.late = {"gpgc-scheduler-2": no_room()}, 10**6
+    (port,) = free_ports(1)
+    arguments = ("gpgc-scheduler", "gpgc", 8786, port)
+    Thread(target=run_port_forward, args=arguments, daemon=True).start()
+    wait_until_open(port)
+    told = []
+    while len(told) < (5 if debug else 1):  # a connection may end before its failure is logged
+        for _ in range(5):
+            forwarded(port)
+        told = [record for record in caplog.records if record.name in ("asyncio", "gpgc_dask")]
+    if debug:
+        assert all("No ready pods found" in str(record.exc_info) for record in told)
+        return
+    (record,) = told
+    assert "the connection to the scheduler's pod is lost (No ready pods found)" in record.message
+    asyncio_log.error("something else")
+    assert caplog.records[-1].message == "something else"
+
+
+def wait_until_open(port):
+    while True:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+            return
+        time.sleep(0.05)

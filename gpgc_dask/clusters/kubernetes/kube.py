@@ -10,6 +10,7 @@ from dask.utils import parse_bytes
 from distributed import Client, Security
 
 from gpgc_dask.clusters.kubernetes.api import api_errors, list_nodes, list_pods
+from gpgc_dask.clusters.kubernetes.forwarding import report_lost_ports_once
 from gpgc_dask.clusters.kubernetes.manifests import dask_cluster
 from gpgc_dask.clusters.kubernetes.nodes import choose_threads
 from gpgc_dask.clusters.kubernetes.pending import PodWatch, is_ready
@@ -111,6 +112,7 @@ def kube_cluster(settings: Settings, security: Security | None = None) -> Any:
         security = security or Security(require_encryption=True)
         _check_certificates(security)
         KubeCluster = encrypted_kube_cluster(security)
+    report_lost_ports_once()
     kind = new_class("DaskCluster", "kubernetes.dask.org/v1", asyncio=False)
     with api_errors():
         made: Any = kind(dask_cluster(settings))
