@@ -112,7 +112,7 @@ def _with_messages(command: Callable[..., None]) -> Callable[..., None]:
         except KeyboardInterrupt:
             print_error(stopped)
             raise typer.Exit(EXIT_INTERRUPTED) from None
-        except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError):
+        except (typer.Exit, typer.Abort, UsageError, BrokenPipeError):
             raise
         except EXPECTED as error:
             if _debugging():

@@ -9,6 +9,7 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from threading import Thread
 
 import dask
@@ -25,6 +26,7 @@ from gpgc_dask.clusters.kubernetes.nodes import choose_threads
 from gpgc_dask.clusters.kubernetes.pending import PodWatch, find_reasons
 from gpgc_dask.clusters.tls import TlsFiles
 from gpgc_dask.core.errors import ClusterError, ExistsError
+from tests.support.images import save_pairs
 from tests.support.kubernetes_api import EVENTS, NODES, condition, serve_api
 from tests.support.manifests import SETTINGS, VARIANTS, one
 from tests.support.pods import local, own_config, processes
@@ -340,3 +342,23 @@ def wait_until_open(port):
         with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
             return
         time.sleep(0.05)
+
+
+def test_jobs_of_the_other_commands(ports, run, tmp_path):
+    """What the jobs of an ingest, an update, a fit and a score call, on the cluster of pods."""
+    images, masks = save_pairs(tmp_path, 12)
+    data, model, scores = (str(tmp_path / name) for name in ("d.zarr", "m.zarr", "s.csv"))
+    folders = (str(images), str(masks))
+    quick = ("--backbone", "colour", "--superpixels", "20")
+    for command in (
+        ("ingest", *folders, "-o", data, *quick, "--resume"),
+        ("update", data, *folders),
+        ("fit", data, "-o", model, "--rounds", "0", "--resume"),
+        ("score", model, *folders, "-o", scores),
+    ):
+        settings = replace(PLAIN, data=None, model=None, shape=None, command=command)
+        arguments, _ = local(settings, command[0], *ports, tmp_path)
+        assert arguments[0] == "gpgc"
+        code, _, err = run(*arguments[1:])
+        assert code == 0, err
+    assert len(Path(scores).read_text().splitlines()) == 13

@@ -36,8 +36,8 @@ def manifests(settings: Settings) -> dict[str, list[Manifest]]:
         NAMESPACE_FILE: [_namespace(settings), *claims],
         CLUSTER_FILE: [_cluster_policy(settings), scheduler, *cluster],
     }
-    if settings.data is not None:
-        driver = _budget(settings, f"{settings.name}-fit", _driver_labels(settings))
+    if settings.job_arguments:
+        driver = _budget(settings, settings.job_name, _driver_labels(settings))
         files[JOB_FILE] = [_driver_policy(settings), driver, _job(settings)]
     return files
 
@@ -91,7 +91,7 @@ def _job(settings: Settings) -> Manifest:
             "spec": driver_pod(settings),
         },
     }
-    return _object(settings, "batch/v1", "Job", f"{settings.name}-fit", spec)
+    return _object(settings, "batch/v1", "Job", settings.job_name, spec)
 
 
 def _claim(settings: Settings, name: str) -> Manifest:
@@ -126,7 +126,7 @@ def _cluster_policy(settings: Settings) -> Manifest:
 def _driver_policy(settings: Settings) -> Manifest:
     """The driver accepts no connection."""
     spec = {"podSelector": {"matchLabels": _driver_labels(settings)}, "policyTypes": ["Ingress"]}
-    return _object(settings, "networking.k8s.io/v1", "NetworkPolicy", f"{settings.name}-fit", spec)
+    return _object(settings, "networking.k8s.io/v1", "NetworkPolicy", settings.job_name, spec)
 
 
 def _budget(settings: Settings, name: str, labels: dict[str, str]) -> Manifest:
@@ -149,7 +149,7 @@ def _cluster_labels(settings: Settings, component: str | None = None) -> dict[st
 
 def _driver_labels(settings: Settings) -> dict[str, str]:
     """Labels of the driver: with the operator's labels it would be taken for a worker."""
-    return {"app.kubernetes.io/name": "gpgc-fit", "app.kubernetes.io/instance": settings.name}
+    return {"app.kubernetes.io/name": "gpgc-driver", "app.kubernetes.io/instance": settings.name}
 
 
 def _object(settings: Settings, version: str, kind: str, name: str, spec: Manifest) -> Manifest:
