@@ -34,7 +34,7 @@ POD_OPTIONS: dict[str, Any] = {
     ),
     "threads": _option(
         int | None,
-        "Threads per worker, one core each. Default: what finds room on a node.",
+        "Threads per worker, one core each. Default: what fits on a node.",
         panel=PODS,
         min=1,
     ),

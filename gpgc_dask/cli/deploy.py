@@ -211,9 +211,13 @@ def deploy(
     if out is None:
         print(to_yaml(settings), end="")
         return
-    for path in write(settings, out):
+    written = write(settings, out)
+    for path in written:
         print(path)
     note(DELETE_WARNING)
+    others = sorted(path.name for path in {*out.glob("*.yaml")} - {*written})
+    if others:
+        note(f"kubectl apply -f {out} also applies {', '.join(others)}: remove what is not used")
 
 
 def _to_job(words: list[str]) -> tuple[str, ...]:

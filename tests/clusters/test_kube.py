@@ -13,6 +13,8 @@ from pathlib import Path
 from threading import Thread
 
 import dask
+import httpx
+import kr8s
 import pytest
 from dask.utils import parse_bytes
 from dask_kubernetes.operator.networking import run_port_forward
@@ -20,12 +22,18 @@ from distributed import Client
 
 from gpgc_dask.clusters.connect import connect
 from gpgc_dask.clusters.kubernetes import kube_cluster
-from gpgc_dask.clusters.kubernetes.api import list_nodes
+from gpgc_dask.clusters.kubernetes.api import api_errors, list_nodes
 from gpgc_dask.clusters.kubernetes.forwarding import report_lost_ports_once
 from gpgc_dask.clusters.kubernetes.nodes import choose_threads
 from gpgc_dask.clusters.kubernetes.pending import PodWatch, find_reasons
 from gpgc_dask.clusters.tls import TlsFiles
-from gpgc_dask.core.errors import ClusterError, ExistsError
+from gpgc_dask.core.errors import (
+    AccessDeniedError,
+    ClusterError,
+    ExistsError,
+    InputError,
+    exit_code,
+)
 from tests.support.images import save_pairs
 from tests.support.kubernetes_api import EVENTS, NODES, condition, serve_api
 from tests.support.manifests import SETTINGS, VARIANTS, one
@@ -283,6 +291,27 @@ def test_threads_find_room_on_the_nodes(api, ports):
     assert len(list_nodes()) == 1
     api.forbidden = (NODES,)
     assert list_nodes() == []
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "message"),
+    [
+        (404, InputError, "the namespace must exist .* and the Dask operator must be installed"),
+        (403, AccessDeniedError, "denies access"),
+        (422, InputError, "rejects the request"),
+        (429, ClusterError, "failed"),
+        (503, ClusterError, "failed"),
+        (httpx.ConnectError("refused"), ClusterError, "does not answer .*kubectl get pods"),
+        (ValueError("no credentials"), InputError, "check KUBECONFIG"),
+        (InputError("our own"), InputError, "^our own$"),
+    ],
+)
+def test_errors_of_the_api(error, kind, message):
+    if isinstance(error, int):
+        error = kr8s.ServerError("it said why", response=httpx.Response(error))
+    with pytest.raises(kind, match=message) as raised, api_errors():
+        raise error
+    assert exit_code(raised.value) == (1 if kind is ClusterError else 2)
 
 
 def test_options_of_pods_need_pods(run, reference, tmp_path):

@@ -410,6 +410,10 @@ def test_deleting_a_folder_is_warned_of(run, tmp_path):
     assert [Path(line).name for line in out.split()] == ["1-namespace.yaml", "2-cluster.yaml"]
     assert "deletes everything in it: Secrets" in err
     assert "deletes everything in it: Secrets" in (tmp_path / "1-namespace.yaml").read_text()
+    assert "also applies" not in err
+    (tmp_path / "fit.yaml").write_text("of an earlier version")
+    _, _, err = run("deploy", "--image", SETTINGS.image, "-o", tmp_path)
+    assert "also applies fit.yaml: remove what is not used" in err
 
 
 def test_the_guides_costs_are_those_of_todays_plan():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from dataclasses import replace
 from typing import Any
 
 from dask.utils import parse_bytes
@@ -60,14 +61,17 @@ def start_pods(request: ClusterRequest) -> Any:
             "the image of the pods is not known: give it with --image, or in Python in settings"
         )
     given.setdefault("name", f"{Settings.name}-{secrets.token_hex(4)}")
-    if "threads" not in given:
-        _check_installed()
-        with api_errors():
-            nodes = list_nodes()
-        given["threads"] = choose_threads(int(parse_bytes(request.memory_limit)), nodes)
     workers = request.start_count(int(given.pop("workers", Settings.workers)))
     settings = Settings(workers=workers, memory_limit=request.memory_limit, **given)
-    cluster = kube_cluster(settings, None if request.tls is None else request.tls.security())
+    security = None if request.tls is None else request.tls.security()
+    if "threads" not in given:
+        _check_installed()
+        _check_certificates(settings, security)
+        with api_errors():
+            nodes = list_nodes()
+        threads = choose_threads(int(parse_bytes(request.memory_limit)), nodes)
+        settings = replace(settings, threads=threads)
+    cluster = kube_cluster(settings, security)
     if request.is_adaptive:
         low, high = request.bounds(Settings.workers)
         cluster.adapt(minimum=low, maximum=high)
@@ -108,9 +112,8 @@ def kube_cluster(settings: Settings, security: Security | None = None) -> Any:
     from dask_kubernetes.operator import KubeCluster
     from kr8s.objects import Service, new_class
 
-    if settings.tls_secret is not None:
-        security = security or Security(require_encryption=True)
-        _check_certificates(security)
+    security = _check_certificates(settings, security)
+    if security is not None:
         KubeCluster = encrypted_kube_cluster(security)
     report_lost_ports_once()
     kind = new_class("DaskCluster", "kubernetes.dask.org/v1", asyncio=False)
@@ -145,14 +148,18 @@ def _check_installed() -> None:
         ) from error
 
 
-def _check_certificates(security: Security) -> None:
-    """Raise an InputError if there are no certificates."""
+def _check_certificates(settings: Settings, security: Security | None) -> Security | None:
+    """Return the client's certificates, None without encryption; InputError if they are missing."""
+    if settings.tls_secret is None:
+        return None
+    security = security or Security(require_encryption=True)
     if security.tls_ca_file is None or security.tls_client_cert is None:
         raise InputError(
             "an encrypted cluster needs certificates, those in the Secret of its pods: name them "
             "with --tls-ca, --tls-cert and --tls-key, or in Dask's configuration "
             "(distributed.comm.tls), or turn encryption off with tls_secret=None (--no-tls)"
         )
+    return security
 
 
 def _wait_for(service: Any) -> None:

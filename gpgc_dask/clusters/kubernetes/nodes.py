@@ -1,4 +1,4 @@
-"""Threads of a worker that find room on a node."""
+"""Threads of a worker that fit on a node."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BYTES_PER_CORE = 4 << 30
 def choose_threads(memory_limit: int, nodes: list[Manifest]) -> int:
     """Threads per worker, one core each.
 
-    As many as find room on the largest of the nodes that have the memory, where one core is left to
+    As many as fit on the largest of the nodes that have the memory, where one core is left to
     pods of the system. If no such node is known, for example because it is started on demand, one
     per 4 GiB of memory, which nodes for general purposes have per core.
 

@@ -48,7 +48,7 @@ class PodWatch:
         return "; ".join(lines)
 
     def _advice(self, reason: str) -> str:
-        """What to do about a reason; "" if its text says it."""
+        """What to do about a reason; "" if its text is enough."""
         settings = self.settings
         if "Insufficient cpu" in reason:
             return f" Workers request {settings.threads} cores: give them fewer (--threads)"
@@ -68,7 +68,7 @@ def find_reasons(pods: list[Manifest], events: list[Manifest], cluster: str) -> 
     reasons = {}
     for event in events:
         about = event["involvedObject"]
-        # Names of other objects may begin like that of this cluster, but then go on differently.
+        # Names of other clusters may begin like this one: those of pods are compared as a whole.
         is_of_pod = about["name"] in {pod["metadata"]["name"] for pod in pods} - ready
         is_of_set = about["kind"] == "ReplicaSet" and about["name"].startswith(f"{cluster}-")
         if is_of_pod or (is_of_set and not pods):
