@@ -48,6 +48,7 @@ def wait_for_scheduler(
             "its pod runs and what it logs (kubectl get pods, kubectl logs)"
         ) from error
     with client:
+        check_versions(client, REPLACE)  # of a running cluster, before it is waited for
         found = wait_for_workers(client, workers, worker_seconds)
         check_versions(client, REPLACE)
         return found
