@@ -20,7 +20,6 @@ __all__ = [
     "EXIT_MAY_PASS",
     "EXIT_PERMANENT",
     "AccessDeniedError",
-    "BusyError",
     "ChangedError",
     "ClusterError",
     "CorruptedError",
@@ -38,6 +37,7 @@ __all__ = [
     "PipelineError",
     "Problem",
     "SchedulerNotFoundError",
+    "StoppedError",
     "StoreError",
     "UnsafeWeightsError",
     "UnusableFileError",
@@ -184,8 +184,8 @@ class PipelineError(GpgcError, RuntimeError):
         self.problems = list(problems)
 
 
-class BusyError(PipelineError):
-    """Another program works on the same dataset."""
+class StoppedError(PipelineError):
+    """Work was stopped by the cluster, a full disk or another program, not by its files."""
 
     may_pass = True
 

@@ -7,14 +7,17 @@ import re
 from pathlib import Path
 
 import pytest
+from distributed import KilledWorker
+from distributed.comm import CommClosedError
 
 from gpgc_dask.cli import EXIT_CODES
 from gpgc_dask.core import errors
 from gpgc_dask.core.errors import GpgcError, exit_code
+from gpgc_dask.execution.batches import translate_failures
 
 ROOT = Path(__file__).parents[2]
 
-MAY_PASS = {"BusyError", "ChangedError", "ClusterError", "SchedulerNotFoundError", "StoreError"}
+MAY_PASS = {"ChangedError", "ClusterError", "SchedulerNotFoundError", "StoppedError", "StoreError"}
 
 
 def kinds(base=GpgcError):
@@ -43,6 +46,17 @@ def test_which_errors_may_pass():
 )
 def test_errors_of_the_operating_system(number, code):
     assert exit_code(OSError(number, "what happened", "file")) == code
+
+
+@pytest.mark.parametrize(
+    "error",
+    [KilledWorker("ingest-1", None, 3), CommClosedError("lost"), OSError(errno.ENOSPC, "full")],
+)
+def test_lost_workers_and_full_disks_may_pass(error):
+    with pytest.raises(errors.PipelineError) as raised, translate_failures("place", "a photo"):
+        raise error
+    assert exit_code(raised.value) == 1
+    assert exit_code(errors.PipelineError("photo_001.jpg is no image")) == 2
 
 
 def test_what_cannot_pass_exits_with_2(run, reference, tmp_path):

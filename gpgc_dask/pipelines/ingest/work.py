@@ -16,9 +16,9 @@ from functools import lru_cache
 from typing import Any
 
 from gpgc_dask.core.errors import (
-    BusyError,
     PipelineError,
     Problem,
+    StoppedError,
     UnusableFileError,
     list_problems,
 )
@@ -212,7 +212,7 @@ class IngestRun:
             )
         missing = len(self.items) - len(staged) - len(self.problems)
         if missing:
-            raise BusyError(
+            raise StoppedError(
                 f"{missing} finished images are gone from {self.location}: is another program "
                 "working there? Continue with resume=True (--resume)"
             )
@@ -303,8 +303,8 @@ class WriterMark:
             return False
 
     def check(self) -> None:
-        """Raise a BusyError if another writer has set its mark."""
+        """Raise a StoppedError if another writer has set its mark."""
         if not self.is_own():
-            raise BusyError(
+            raise StoppedError(
                 f"another ingest writes to {self.location} now, so this one stops: let one finish"
             )
