@@ -7,7 +7,7 @@ from distributed import Client
 from gpgc_dask.clusters.kubernetes.settings import REPLACE, is_of_pods
 from gpgc_dask.clusters.request import ClusterRequest
 from gpgc_dask.clusters.tls import scheduler_security
-from gpgc_dask.clusters.versions import INSTALL, check_versions
+from gpgc_dask.clusters.versions import INSTALL, check_versions, without_dasks_table
 from gpgc_dask.core import config
 from gpgc_dask.core.errors import InputError, SchedulerNotFoundError
 
@@ -29,9 +29,13 @@ def connect_remote(address: str, request: ClusterRequest) -> Client:
     try:
         # A client looks for a scheduler that it has lost for as long as for the first one. The
         # second client may look longer than a user waits for a wrong address.
-        Client(address, timeout=CONNECT_SECONDS, security=security, set_as_default=False).close()
-        patience = config.seconds("cluster.reconnect-timeout")
-        client = Client(address, timeout=patience, security=security)
+        with without_dasks_table():
+            first = Client(
+                address, timeout=CONNECT_SECONDS, security=security, set_as_default=False
+            )
+            first.close()
+            patience = config.seconds("cluster.reconnect-timeout")
+            client = Client(address, timeout=patience, security=security)
     except (OSError, ValueError, TimeoutError) as error:
         hint = " and the certificates" if security is not None else ""
         raise SchedulerNotFoundError(

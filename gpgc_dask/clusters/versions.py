@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from distributed import Client
+from distributed.versions import VersionMismatchWarning
 
 from gpgc_dask.core.errors import VersionError
 
-__all__ = ["IMAGE_VARIABLE", "INSTALL", "check_versions"]
+__all__ = ["IMAGE_VARIABLE", "INSTALL", "check_versions", "without_dasks_table"]
 
 IMAGE_VARIABLE = "GPGC_IMAGE"
 """Environment variable with the name of the image that a pod runs."""
@@ -41,6 +45,14 @@ def check_versions(client: Client, way_out: str = INSTALL) -> None:
         ]
         if differences:
             raise VersionError(f"{place} has {', '.join(differences)}: {way_out}")
+
+
+@contextmanager
+def without_dasks_table() -> Iterator[None]:
+    """Hide Dask's table of versions while a client connects: check_versions names what matters."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", VersionMismatchWarning)
+        yield
 
 
 def _programs(client: Client) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:

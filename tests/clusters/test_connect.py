@@ -8,9 +8,11 @@ import re
 import subprocess
 import sys
 import time
+import warnings
 
 import pytest
 from distributed import Client, LocalCluster
+from distributed.versions import VersionMismatchWarning
 
 from gpgc_dask.clusters import remote
 from gpgc_dask.clusters.connect import connect
@@ -75,6 +77,7 @@ def test_workers_of_another_version(tmp_path, package):
             with Client(address) as client:
                 client.wait_for_workers(1, timeout=60)
             with (
+                warnings.catch_warnings(record=True, action="always") as caught,
                 pytest.raises(
                     VersionError,
                     match=rf"worker tcp.* has {package} 0\.0\.1 \(here .*\): install the same",
@@ -82,6 +85,7 @@ def test_workers_of_another_version(tmp_path, package):
                 connect(address),
             ):
                 pass
+            assert not [one for one in caught if one.category is VersionMismatchWarning]
         finally:
             worker.kill()
             worker.wait()

@@ -23,7 +23,7 @@ from gpgc_dask.clusters.kubernetes.waiting import (
     wait_for_workers,
 )
 from gpgc_dask.clusters.request import ClusterRequest
-from gpgc_dask.clusters.versions import check_versions
+from gpgc_dask.clusters.versions import check_versions, without_dasks_table
 from gpgc_dask.core.errors import (
     ClusterError,
     InputError,
@@ -128,7 +128,7 @@ def kube_cluster(settings: Settings, security: Security | None = None) -> Any:
         cluster = KubeCluster.from_name(
             settings.name, namespace=settings.namespace, shutdown_on_close=True, quiet=True
         )
-        with Client(cluster, set_as_default=False) as client:
+        with without_dasks_table(), Client(cluster, set_as_default=False) as client:
             wait_for_workers(client, settings.first_workers, report=watch.report)
             check_versions(client, OTHER_IMAGE)
     except BaseException:

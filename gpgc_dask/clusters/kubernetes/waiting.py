@@ -9,7 +9,7 @@ from contextlib import suppress
 from distributed import Client, TimeoutError
 
 from gpgc_dask.clusters.kubernetes.settings import REPLACE
-from gpgc_dask.clusters.versions import check_versions
+from gpgc_dask.clusters.versions import check_versions, without_dasks_table
 from gpgc_dask.core.errors import SchedulerNotFoundError
 
 __all__ = ["wait_for_scheduler", "wait_for_workers"]
@@ -41,7 +41,8 @@ def wait_for_scheduler(
     Raises a VersionError if they run another image than this process.
     """
     try:
-        client = Client(address, timeout=answer_seconds)
+        with without_dasks_table():
+            client = Client(address, timeout=answer_seconds)
     except (OSError, TimeoutError) as error:
         raise SchedulerNotFoundError(
             f"no Dask scheduler answers at {address} after {answer_seconds:.0f} s: check whether "
