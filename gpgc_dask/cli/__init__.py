@@ -39,11 +39,18 @@ from gpgc_dask.cli import (
     verdicts,
 )
 from gpgc_dask.cli.console import note, print_error
-from gpgc_dask.core.errors import GpgcError
+from gpgc_dask.core.errors import EXIT_MAY_PASS, EXIT_PERMANENT, GpgcError, exit_code
 
-__all__ = ["app", "main"]
+__all__ = ["EXIT_CODES", "app", "main"]
 
-EXIT_FAILURE, EXIT_MISUSE, EXIT_INTERRUPTED = 1, 2, 130
+EXIT_INTERRUPTED = 130
+
+EXIT_CODES = (
+    "**Exit codes:** 0 done; 1 failed, and the same command may succeed later (cluster, store or "
+    "disk, or a bug); 2 failed, and would fail again until something is changed (wrong options, "
+    "a missing or foreign file, not enough memory by plan); 3 done, and masks are below the limit "
+    "of a check such as score --min-quality; 130 stopped by Ctrl-C."
+)
 
 EXPECTED = (GpgcError, OSError, MemoryError)
 """Errors that are printed in one line: those of gpgc_dask and of the machine (a full disk).
@@ -62,6 +69,7 @@ app = typer.Typer(
         "ingest**, **gpgc fit**, then **gpgc rank** and **gpgc report**. Results are printed to "
         "stdout, progress to stderr. With **--debug** errors have a traceback."
     ),
+    epilog=EXIT_CODES,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
@@ -104,19 +112,19 @@ def _with_messages(command: Callable[..., None]) -> Callable[..., None]:
         except KeyboardInterrupt:
             print_error(stopped)
             raise typer.Exit(EXIT_INTERRUPTED) from None
-        except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError):
+        except (typer.Exit, typer.Abort, UsageError, BrokenPipeError):
             raise
         except EXPECTED as error:
             if _debugging():
                 raise
             print_error(_message(error))
-            raise typer.Exit(EXIT_FAILURE) from None
+            raise typer.Exit(exit_code(error)) from None
         except Exception:
             traceback.print_exc()
             print_error(
                 "this is a bug in gpgc_dask: please report it with the lines above and the command"
             )
-            raise typer.Exit(EXIT_FAILURE) from None
+            raise typer.Exit(EXIT_MAY_PASS) from None
 
     return run
 
@@ -158,7 +166,7 @@ def _debugging() -> bool:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the program; exits with code 0, 1 (failure), 2 (wrong usage) or 130 (Ctrl-C)."""
+    """Run the program, and exit with one of ``EXIT_CODES``."""
     _open_streams()
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
@@ -204,14 +212,14 @@ def _run(arguments: list[str]) -> int:
     except UsageError as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             print(error)
-            return EXIT_MISUSE
+            return EXIT_PERMANENT
         context = getattr(error, "ctx", None)
         place = "gpgc" if context is None else context.command_path
         message = error.format_message().removeprefix("Invalid value: ")
         print_error(f"{message} ({place} --help shows how)")
-        return EXIT_MISUSE
+        return EXIT_PERMANENT
     except typer.Abort:
-        return EXIT_FAILURE
+        return EXIT_MAY_PASS
 
 
 def _show_warning(

@@ -18,13 +18,52 @@ if TYPE_CHECKING:
 
 __all__ = ["on_cluster"]
 
-CLUSTER = "Where it runs"
+CLUSTER, PODS = "Where it runs", "Pods of --cluster kubernetes"
 
 
-def _option(kind: Any, help_text: str, **settings: Any) -> Any:
-    """An option of this group; its default is None."""
-    return Annotated[kind, typer.Option(help=help_text, rich_help_panel=CLUSTER, **settings)]
+def _option(kind: Any, help_text: str, *names: str, panel: str = CLUSTER, **settings: Any) -> Any:
+    """An option of a panel; its default is None."""
+    return Annotated[kind, typer.Option(*names, help=help_text, rich_help_panel=panel, **settings)]
 
+
+POD_OPTIONS: dict[str, Any] = {
+    "image": _option(
+        str | None,
+        "Container image, with a tag or a digest; see deploy/README.md.",
+        panel=PODS,
+    ),
+    "threads": _option(
+        int | None,
+        "Threads per worker, one core each. Default: what fits on a node.",
+        panel=PODS,
+        min=1,
+    ),
+    "name": _option(
+        str | None,
+        "Name of the DaskCluster. Default: a new one, such as gpgc-1f9c2a07.",
+        panel=PODS,
+    ),
+    "namespace": _option(str | None, "Namespace of the pods. Default: gpgc.", panel=PODS),
+    "tls_secret": _option(
+        str | None, "Secret with the files of gpgc certs. Default: gpgc-tls.", panel=PODS
+    ),
+    "tls": _option(
+        bool | None,
+        "Encrypt all connections between pods, or none. Default: all.",
+        "--tls/--no-tls",
+        panel=PODS,
+    ),
+    "store_secret": _option(
+        str | None,
+        "Secret with the environment variables of the object store; '' for none. Default: "
+        "gpgc-store.",
+        panel=PODS,
+    ),
+    "pull_secret": _option(str | None, "Secret with which the image is pulled.", panel=PODS),
+    "service_account": _option(
+        str | None, "Service account that has an identity at the object store.", panel=PODS
+    ),
+}
 
 OPTIONS: dict[str, Any] = {
     "workers": _option(int | None, "Number of workers: processes on this machine, or pods.", min=1),
@@ -46,9 +85,6 @@ OPTIONS: dict[str, Any] = {
         f"Kind of cluster to start: {', '.join(CLUSTERS)}. Default: local.",
         metavar="KIND",
     ),
-    "image": _option(
-        str | None, "Container image of the pods, for --cluster kubernetes; see deploy/README.md."
-    ),
     "scheduler": _option(
         str | None,
         "Address of a Dask scheduler that is running already, such as tcp://host:8786 or "
@@ -67,6 +103,7 @@ OPTIONS: dict[str, Any] = {
         "Write a page that shows what the workers did and when, as Dask's dashboard does.",
         metavar="FILE.html",
     ),
+    **POD_OPTIONS,
 }
 
 
@@ -110,20 +147,25 @@ def _client(
     *,
     always: bool,
     cluster: str | None,
-    image: str | None,
     scheduler: str | None,
     tls_ca: str | None,
     tls_cert: str | None,
     tls_key: str | None,
-    **size: Any,
+    **others: Any,
 ) -> AbstractContextManager[Any] | None:
-    """A context that opens a client; ``size``: the number of workers and their memory."""
-    for name, value in (*size.items(), ("cluster", cluster), ("image", image)):
-        check_choice(**{name: value, "scheduler": scheduler})
+    """A context that opens a client; ``others``: options of pods, number and memory of workers."""
+    pods = {name: others.pop(name) for name in POD_OPTIONS}
+    given = {name: value for name, value in pods.items() if value is not None}
+    size = others
+    for name, value in (*size.items(), ("cluster", cluster), *given.items()):
+        check_choice(**{name: value is not None, "scheduler": scheduler})
+    if given and cluster in (None, "local"):
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise typer.BadParameter(f"{names}: for --cluster kubernetes only; add it")
     if cluster is not None and cluster not in CLUSTERS:
         names = ", ".join(CLUSTERS)
         raise typer.BadParameter(f"{cluster!r} is not one of {names}", param_hint="--cluster")
-    if not (always or cluster or scheduler or image or any(size.values())):
+    if not (always or cluster or scheduler or any(size.values())):
         return None
     from gpgc_dask.clusters.connect import connect
 
@@ -131,8 +173,15 @@ def _client(
         scheduler or cluster or "local",
         **size,
         tls=_tls(tls_ca, tls_cert, tls_key),
-        settings={} if image is None else {"image": image},
+        settings=_settings(**given),
     )
+
+
+def _settings(*, tls: bool | None = None, **given: Any) -> dict[str, Any]:
+    """Fields of the settings of pods."""
+    if "store_secret" in given:
+        given["store_secret"] = given["store_secret"] or None
+    return given if tls in (None, True) else given | {"tls_secret": None}
 
 
 def _reporting(

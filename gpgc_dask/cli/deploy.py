@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+from gpgc_dask.cli.console import note
 
 __all__ = ["EXAMPLE", "deploy"]
 
 EXAMPLE = (
-    "Example:\n\n"
+    "Examples:\n\n"
     "gpgc deploy --image registry.example.org/gpgc_dask:1.0 --data s3://horses/data.zarr "
-    "--model s3://horses/model.zarr --images 10000 --workers 4 -o horses/"
+    "--model s3://horses/model.zarr --images 10000 --workers 4 -o horses/\n\n"
+    "gpgc deploy --image registry.example.org/gpgc_dask:1.0 --volume photos=/photos:ro "
+    "--workers 16 --threads 1 --memory-limit 2GiB -o ingest/ -- ingest /photos/images "
+    "/photos/masks -o s3://horses/data.zarr"
 )
 
-FIT, SIZE, NAMES = "The fit", "Size of the cluster", "Names of objects in the cluster"
+FIT, SIZE, NAMES = "The job", "Size of the cluster", "Names of objects in the cluster"
 
 
 def deploy(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[-- COMMAND ...]",
+            help="Command of gpgc that runs on the cluster as a job, with its own options but "
+            "those about the cluster: ingest, update, fit, score, predict, … A fit is described "
+            "by --data and --model, too.",
+        ),
+    ] = None,
     *,
     image: Annotated[str, typer.Option(help="Container image, with a tag or a digest.")],
     data: Annotated[
@@ -124,6 +138,15 @@ def deploy(
             rich_help_panel=FIT,
         ),
     ] = None,
+    volume: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Volume claim that workers and the job mount, such as photos=/photos, or "
+            "photos=/photos:ro to read only; may be repeated.",
+            metavar="CLAIM=/PATH",
+            rich_help_panel=FIT,
+        ),
+    ] = None,
     tls: Annotated[
         bool, typer.Option(help="Encrypt all connections, and accept only known certificates.")
     ] = True,
@@ -151,17 +174,20 @@ def deploy(
         str, typer.Option(help="Namespace of the Dask operator.", rich_help_panel=NAMES)
     ] = "dask-operator",
 ) -> None:
-    """Write the Kubernetes manifests of a Dask cluster and, with --data and --model, of a fit.
+    """Write the Kubernetes manifests of a Dask cluster and of a job that runs on it.
 
-    The manifests also contain network policies and disruption budgets. Apply them with kubectl
-    apply -f; deploy/README.md describes the steps.
+    The job is a fit with --data and --model, or the command after two dashes. The manifests also
+    contain network policies and disruption budgets. Apply them with kubectl apply -f;
+    deploy/README.md describes the steps.
     """
-    from gpgc_dask.clusters.kubernetes.settings import Settings
+    from gpgc_dask.clusters.kubernetes.settings import Settings, Volume
     from gpgc_dask.clusters.kubernetes.sizes import shape_of
-    from gpgc_dask.clusters.kubernetes.writing import to_yaml, write
+    from gpgc_dask.clusters.kubernetes.writing import DELETE_WARNING, to_yaml, write
 
     settings = Settings(
         image=image,
+        command=_to_job(command or []),
+        volumes=tuple(Volume.parse(text) for text in volume or []),
         data=data,
         model=model,
         shape=shape_of(images, features, plan),
@@ -185,5 +211,37 @@ def deploy(
     if out is None:
         print(to_yaml(settings), end="")
         return
-    for path in write(settings, out):
+    written = write(settings, out)
+    for path in written:
         print(path)
+    note(DELETE_WARNING)
+    others = sorted(path.name for path in {*out.glob("*.yaml")} - {*written})
+    if others:
+        note(f"kubectl apply -f {out} also applies {', '.join(others)}: remove what is not used")
+
+
+def _to_job(words: list[str]) -> tuple[str, ...]:
+    """The command of a job, which resumes its own work; a usage error if gpgc does not know it."""
+    if not words:
+        return ()
+    from gpgc_dask.cli import app
+    from gpgc_dask.cli.cluster_options import OPTIONS
+
+    commands: Any = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    command = commands.get(words[0])
+    known = {each.name for each in command.params} if command else set()
+    if "scheduler" not in known:
+        names = [
+            name for name, one in commands.items() if "scheduler" in {p.name for p in one.params}
+        ]
+        raise typer.BadParameter(f"{words[0]!r} is not one of {', '.join(names)}")
+    given = command.make_context(words[0], list(words[1:])).params
+    own = [f"--{name.replace('_', '-')}" for name in OPTIONS if given.get(name) is not None]
+    if own:
+        raise typer.BadParameter(f"{', '.join(own)}: the job has the cluster of these manifests")
+    repeats = "resume" in known and not given["resume"]
+    if repeats and given.get("overwrite"):
+        raise typer.BadParameter(
+            "--overwrite: each try of the job would begin again; remove the old result first"
+        )
+    return (*words, "--resume") if repeats else tuple(words)

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
-
 from distributed import Client
 
+from gpgc_dask.clusters.kubernetes.settings import REPLACE, is_of_pods
 from gpgc_dask.clusters.request import ClusterRequest
 from gpgc_dask.clusters.tls import scheduler_security
+from gpgc_dask.clusters.versions import INSTALL, check_versions, without_dasks_table
 from gpgc_dask.core import config
-from gpgc_dask.core.errors import ClusterError, InputError, SchedulerNotFoundError
+from gpgc_dask.core.errors import InputError, SchedulerNotFoundError
 
-__all__ = ["CONNECT_SECONDS", "SAME_VERSIONS", "connect_remote"]
+__all__ = ["CONNECT_SECONDS", "connect_remote"]
 
 CONNECT_SECONDS = 10
 """Seconds within which a scheduler must answer at first."""
-
-SAME_VERSIONS = ("gpgc_dask", "dask", "distributed")
-"""Packages whose versions must be the same on the workers and here."""
 
 
 def connect_remote(address: str, request: ClusterRequest) -> Client:
@@ -32,9 +29,13 @@ def connect_remote(address: str, request: ClusterRequest) -> Client:
     try:
         # A client looks for a scheduler that it has lost for as long as for the first one. The
         # second client may look longer than a user waits for a wrong address.
-        Client(address, timeout=CONNECT_SECONDS, security=security, set_as_default=False).close()
-        patience = config.seconds("cluster.reconnect-timeout")
-        client = Client(address, timeout=patience, security=security)
+        with without_dasks_table():
+            first = Client(
+                address, timeout=CONNECT_SECONDS, security=security, set_as_default=False
+            )
+            first.close()
+            patience = config.seconds("cluster.reconnect-timeout")
+            client = Client(address, timeout=patience, security=security)
     except (OSError, ValueError, TimeoutError) as error:
         hint = " and the certificates" if security is not None else ""
         raise SchedulerNotFoundError(
@@ -42,22 +43,8 @@ def connect_remote(address: str, request: ClusterRequest) -> Client:
             f"address{hint}, or leave --scheduler out to work on this machine"
         ) from error
     try:
-        _check_versions(client)
+        check_versions(client, REPLACE if is_of_pods(address) else INSTALL)
     except BaseException:
         client.close()
         raise
     return client
-
-
-def _check_versions(client: Client) -> None:
-    """Raise a ClusterError if a worker has another version of a package, or none."""
-    for package in SAME_VERSIONS:
-        here = version(package)
-        # A function of Python itself: workers without the package must be able to run it.
-        for worker, there in client.run(version, package, on_error="return").items():
-            if there != here:
-                has = "has no" if isinstance(there, Exception) else f"has version {there} of"
-                raise ClusterError(
-                    f"worker {worker} {has} {package}, and here it is version {here}: install the "
-                    f"same on both sides (pip install {package}=={here})"
-                )

@@ -17,6 +17,8 @@ from typing import Any
 from gpgc_dask.core.text import preview
 
 __all__ = [
+    "EXIT_MAY_PASS",
+    "EXIT_PERMANENT",
     "AccessDeniedError",
     "ChangedError",
     "ClusterError",
@@ -35,15 +37,39 @@ __all__ = [
     "PipelineError",
     "Problem",
     "SchedulerNotFoundError",
+    "StoppedError",
     "StoreError",
     "UnsafeWeightsError",
     "UnusableFileError",
+    "VersionError",
+    "exit_code",
     "list_problems",
 ]
 
+EXIT_MAY_PASS, EXIT_PERMANENT = 1, 2
+"""Exit codes: the same call may succeed later; it would fail again until something is changed."""
+
+PERMANENT = (
+    FileNotFoundError,
+    FileExistsError,
+    PermissionError,
+    IsADirectoryError,
+    NotADirectoryError,
+)
+"""Errors of the operating system that remain until something is changed."""
+
 
 class GpgcError(Exception):
-    """Base class of the errors that gpgc_dask raises; messages include what to do next."""
+    """Base class of the errors that gpgc_dask raises; messages include what to do next.
+
+    Attributes
+    ----------
+    may_pass : bool
+        Whether the same call may succeed later although nothing was changed. The program ``gpgc``
+        then exits with code 1 instead of 2, and Kubernetes starts it again.
+    """
+
+    may_pass = False
 
 
 class InputError(GpgcError, ValueError):
@@ -77,6 +103,8 @@ class AccessDeniedError(GpgcError, PermissionError):
 class StoreError(GpgcError, OSError):
     """An object store did not answer, although the request was repeated."""
 
+    may_pass = True
+
 
 class CorruptedError(GpgcError, ValueError):
     """Stored data is not what was written; the message names the file and how to repair it."""
@@ -84,6 +112,8 @@ class CorruptedError(GpgcError, ValueError):
 
 class ChangedError(GpgcError, RuntimeError):
     """A dataset was updated while it was open: open it again. What was read before is intact."""
+
+    may_pass = True
 
 
 class NotEnoughMemoryError(GpgcError, MemoryError):
@@ -97,9 +127,19 @@ class MissingDependencyError(GpgcError, ImportError):
 class ClusterError(GpgcError, RuntimeError):
     """The cluster is gone, or its workers cannot do the work. No result is wrong or lost."""
 
+    may_pass = True
+
 
 class SchedulerNotFoundError(GpgcError, ConnectionError):
     """No Dask scheduler answers at the given address."""
+
+    may_pass = True
+
+
+class VersionError(ClusterError):
+    """Scheduler or workers run another program than the caller, and have to be replaced."""
+
+    may_pass = False
 
 
 class UnusableFileError(InputError):
@@ -144,6 +184,12 @@ class PipelineError(GpgcError, RuntimeError):
         self.problems = list(problems)
 
 
+class StoppedError(PipelineError):
+    """Work was stopped by the cluster, a full disk or another program, not by its files."""
+
+    may_pass = True
+
+
 class NotFiniteError(InputError):
     """X contains NaN or infinity.
 
@@ -166,6 +212,13 @@ class NotFiniteError(InputError):
             f"X contains NaN or infinity in row(s) {preview(self.rows)}{columns}{groups}: "
             "drop those rows or impute them before fitting"
         )
+
+
+def exit_code(error: BaseException) -> int:
+    """Exit code of a program that ends with this error."""
+    if isinstance(error, GpgcError):
+        return EXIT_MAY_PASS if error.may_pass else EXIT_PERMANENT
+    return EXIT_PERMANENT if isinstance(error, PERMANENT) else EXIT_MAY_PASS
 
 
 def list_problems(problems: Sequence[Problem], limit: int = 10, names: int = 3) -> str:

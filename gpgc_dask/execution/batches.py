@@ -12,7 +12,7 @@ from typing import Any
 
 from distributed import Client, Future, KilledWorker, as_completed
 
-from gpgc_dask.core.errors import PipelineError
+from gpgc_dask.core.errors import StoppedError
 from gpgc_dask.execution.cancel import cancel_futures, protect_workers
 from gpgc_dask.execution.client import any_client
 from gpgc_dask.execution.compute import CLUSTER_ERRORS
@@ -119,24 +119,24 @@ def translate_failures(
 
     Raises
     ------
-    PipelineError
+    StoppedError
         If workers died, the cluster was lost, or the disk is full.
     """
     try:
         yield
     except KilledWorker as error:
-        raise PipelineError(
+        raise StoppedError(
             f"workers died repeatedly over {what}: give them more memory, or a smaller side "
             f"(--side), and {again}"
         ) from error
     except CLUSTER_ERRORS as error:
-        raise PipelineError(
+        raise StoppedError(
             f"the connection to the cluster was lost over {what}: finished work is kept; {again} "
             "once the cluster is back"
         ) from error
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        raise PipelineError(
+        raise StoppedError(
             f"no space is left at {where}: finished work is kept; free some space and {again}"
         ) from error

@@ -59,7 +59,7 @@ def test_nothing_is_started_and_nothing_left(run, tmp_path, started, kind):
     make, fix = BAD[kind]
     rewrite(masks, make)
     code, out, err = run("ingest", images, masks, "-o", tmp_path / "data.zarr", "--workers", 1)
-    assert (code, out) == (1, "")
+    assert (code, out) == (2, "")
     assert sum(fix in line for line in err.splitlines()) == 1
     assert "photo_000.jpg" in err
     assert "photo_001.jpg, photo_002.jpg and 9 more" in err

@@ -64,7 +64,7 @@ def test_people_need_annotators(run, place, tmp_path):
     ingest(images, masks, tmp_path / "data.zarr", recipe=QUICK, masks_as=options)
     train(tmp_path / "data.zarr", tmp_path / "model.zarr", parameters={"rounds": 0})
     code, _, err = run("rank", tmp_path / "model.zarr", "--people")
-    assert code == 1
+    assert code == 2
     assert "gpgc ingest --annotator" in err
 
 
@@ -135,7 +135,7 @@ def test_wrong_groups_stop_before_any_work(run, folders, tmp_path):
     ):
         given = ["ingest", *folders, "-o", tmp_path / "data.zarr", option, value]
         code, _, err = run(*given, "--workers", 1)
-        assert code == 1
+        assert code == 2
         assert message in err
         assert len(err.strip().splitlines()) == 1
     assert not (tmp_path / "data.zarr").exists()

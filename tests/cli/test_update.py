@@ -52,7 +52,7 @@ def test_wrong_input_starts_no_cluster(made, run, monkeypatch):
         ([made / "data.zarr", *folders, "--answers", "a.csv"], "answers: not an option of masks"),
     ):
         code, out, err = run("update", *words)
-        assert (code, out) == (1, "")
+        assert (code, out) == (2, "")
         assert message in err
         assert err.count("\n") == 1
     code, _, err = run("update", made / "data.zarr", *folders, "--wrong")

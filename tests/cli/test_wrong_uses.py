@@ -1,4 +1,4 @@
-"""Wrong uses end with one line that says what to do, an exit code of 1 or 2, and nothing lost."""
+"""Wrong uses end with one line that says what to do, an exit code of 2, and nothing lost."""
 
 from __future__ import annotations
 
@@ -187,7 +187,9 @@ def test_one_line_and_nothing_lost(run, place, command, arguments, monkeypatch):
     monkeypatch.setattr("gpgc_dask.clusters.remote.CONNECT_SECONDS", 1)
     before = tree_bytes(place)
     code, out, err = run(command, *arguments)
-    assert code in (1, 2), err
+    # A scheduler that does not answer may answer later.
+    may_pass = arguments[-1:] == ["tcp://127.0.0.1:9"] and "--workers" not in arguments
+    assert code == (1 if may_pass else 2), err
     assert out == ""
     assert "Traceback" not in err
     last = [line for line in err.splitlines() if not line.startswith(("images 0/", "fit "))]

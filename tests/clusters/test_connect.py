@@ -8,13 +8,17 @@ import re
 import subprocess
 import sys
 import time
+import warnings
 
 import pytest
 from distributed import Client, LocalCluster
+from distributed.versions import VersionMismatchWarning
 
 from gpgc_dask.clusters import remote
 from gpgc_dask.clusters.connect import connect
 from gpgc_dask.clusters.performance import with_performance_report
+from gpgc_dask.clusters.versions import _comparable
+from gpgc_dask.core.errors import VersionError
 
 
 def test_processes_of_our_own():
@@ -54,11 +58,12 @@ def test_no_scheduler_answers(monkeypatch):
         pass
 
 
-def test_workers_of_another_version(tmp_path):
-    """A worker whose gpgc_dask says that it is another one is not worked with."""
-    about = tmp_path / "gpgc_dask-0.0.1.dist-info"
+@pytest.mark.parametrize("package", ["gpgc_dask", "dask", "numpy", "zarr"])
+def test_workers_of_another_version(tmp_path, package):
+    """A worker of which a package says that it is another one is not worked with."""
+    about = tmp_path / f"{package}-0.0.1.dist-info"
     about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: gpgc_dask\nVersion: 0.0.1\n")
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 0.0.1\n")
     with LocalCluster(n_workers=0, dashboard_address=None) as old:
         address = old.scheduler_address
         paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
@@ -72,16 +77,25 @@ def test_workers_of_another_version(tmp_path):
             with Client(address) as client:
                 client.wait_for_workers(1, timeout=60)
             with (
+                warnings.catch_warnings(record=True, action="always") as caught,
                 pytest.raises(
-                    RuntimeError,
-                    match=r"worker tcp.* has version 0\.0\.1 of gpgc_dask, .*install the same",
+                    VersionError,
+                    match=rf"worker tcp.* has {package} 0\.0\.1 \(here .*\): install the same",
                 ),
                 connect(address),
             ):
                 pass
+            assert not [one for one in caught if one.category is VersionMismatchWarning]
         finally:
             worker.kill()
             worker.wait()
+
+
+def test_patch_releases_work_together():
+    assert _comparable("python", "3.11.2.final.0") == _comparable("python", "3.11.9.final.0")
+    assert _comparable("python", "3.11.2.final.0") != _comparable("python", "3.13.0.final.0")
+    assert _comparable("numpy", "2.4.6") == _comparable("numpy", "2.4.1")
+    assert _comparable("dask", "2026.8.0") != _comparable("dask", "2026.8.1")
 
 
 def test_options_that_exclude_each_other(run, reference, tmp_path):
@@ -116,7 +130,7 @@ def test_every_long_command_looks_for_its_cluster(
 def test_invalid_memory_limits(run, reference, tmp_path, limit, told):
     given = ("--workers", 1, "--memory-limit", limit)
     code, _, err = run("fit", reference, "-o", tmp_path / "m.zarr", *given)
-    assert code == 1
+    assert code == 2
     assert told in err
     assert "--memory-limit" in err
 
@@ -142,7 +156,7 @@ def test_a_performance_report_needs_a_cluster(run, reference, tmp_path):
     code, _, err = run(*given, tmp_path / "page.html")
     assert (code, "add --workers" in err) == (2, True)
     code, _, err = run(*given, tmp_path, "--workers", 1)
-    assert (code, "is a folder" in err) == (1, True)
+    assert (code, "is a folder" in err) == (2, True)
     assert not (tmp_path / "m.zarr").exists()
 
 
@@ -157,7 +171,7 @@ def test_a_performance_report_needs_bokeh(run, reference, tmp_path, monkeypatch)
     monkeypatch.setattr(importlib.metadata, "distribution", without_bokeh)
     given = ("--workers", 1, "--performance-report", tmp_path / "page.html")
     code, _, err = run("fit", reference, "-o", tmp_path / "m.zarr", *given)
-    assert code == 1
+    assert code == 2
     assert 'pip install "gpgc_dask[dashboard]"' in err
     assert not (tmp_path / "m.zarr").exists()
 

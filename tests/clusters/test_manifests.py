@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from dataclasses import asdict, replace
@@ -22,8 +23,10 @@ from dask.utils import parse_bytes
 from typer.testing import CliRunner
 
 from gpgc_dask.cli import app
+from gpgc_dask.clusters.kubernetes import Volume
 from gpgc_dask.clusters.kubernetes.pods import USER_ID
-from gpgc_dask.clusters.kubernetes.writing import to_yaml
+from gpgc_dask.clusters.kubernetes.writing import to_yaml, write
+from gpgc_dask.core.errors import EXIT_PERMANENT
 from gpgc_dask.planning.memory import USABLE_SHARE, worker_bytes
 from gpgc_dask.planning.shape import Shape
 from tests.support.kubernetes_schemas import check
@@ -44,7 +47,7 @@ def test_manifests_are_valid(settings):
     assert kinds >= {"Namespace", "NetworkPolicy", "PodDisruptionBudget", "DaskCluster"}
     assert ("DaskAutoscaler" in kinds) == (settings.worker_bounds is not None)
     assert ("PersistentVolumeClaim" in kinds) == (settings.claim is not None)
-    assert ("Job" in kinds) == (settings.data is not None)
+    assert ("Job" in kinds) == bool(settings.job_arguments)
     assert list(yaml.safe_load_all(to_yaml(settings))) == found
 
 
@@ -254,9 +257,83 @@ def test_the_fit_is_called_rightly():
     assert given["resume"]
 
 
+def deploy_job(run, *words, options=()):
+    """Manifests of a job, by the program: (exit code, arguments of the job, stderr)."""
+    code, out, err = run("deploy", "--image", SETTINGS.image, *options, "--", *words)
+    jobs = [found for found in yaml.safe_load_all(out) if found["kind"] == "Job"]
+    return code, [job["spec"]["template"]["spec"]["containers"][0]["args"] for job in jobs], err
+
+
+@pytest.mark.parametrize(
+    ("words", "more"),
+    [
+        (["ingest", "/p/images", "/p/masks", "-o", "s3://a/data.zarr"], ["--resume"]),
+        (["ingest", "/p/images", "/p/masks", "-o", "s3://a/data.zarr", "--resume"], []),
+        (["update", "s3://a/data.zarr", "/p/images", "/p/masks", "--prune"], []),
+        (["fit", "s3://a/data.zarr", "-o", "s3://a/m.zarr", "--rounds", "0"], ["--resume"]),
+        (["score", "s3://a/m.zarr", "/p/images", "/p/masks", "-o", "/p/scores.csv"], []),
+        (["predict", "s3://a/m.zarr", "/p/images", "-o", "/p/predicted"], ["--resume"]),
+    ],
+)
+def test_every_long_command_can_be_a_job(run, words, more):
+    code, (arguments,), err = deploy_job(run, *words, options=["--volume", "photos=/p"])
+    assert code == 0, err
+    address = "tls://gpgc-scheduler.gpgc.svc:8786"
+    assert arguments == ["gpgc", *words, *more, "--scheduler", address]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["rank", "s3://a/m.zarr"], "'rank' is not one of ingest, update, fit"),
+        (["ingest", "a", "b"], "--out"),
+        (["update", "a", "b", "c", "--prun"], "--prun"),
+        (["fit", "a", "-o", "b", "--workers", "3"], "--workers: the job has the cluster"),
+        (["fit", "a", "-o", "b", "--scheduler", "tcp://a:1"], "--scheduler: the job has"),
+        (["fit", "a", "-o", "b", "--overwrite"], "each try of the job would begin again"),
+    ],
+)
+def test_wrong_jobs_are_rejected_before_there_is_a_cluster(run, words, message):
+    code, jobs, err = deploy_job(run, *words)
+    assert (code, jobs) == (2, [])
+    assert message in " ".join(err.split())
+
+
+def test_volumes_are_mounted_by_workers_and_the_job():
+    settings = VARIANTS["ingest"]
+    mounted = pods(settings)
+    for role in ("worker", "driver"):
+        claims = {
+            volume["name"]: volume["persistentVolumeClaim"]
+            for volume in mounted[role]["volumes"]
+            if "persistentVolumeClaim" in volume
+        }
+        (container,) = mounted[role]["containers"]
+        paths = {mount["mountPath"]: mount for mount in container["volumeMounts"]}
+        assert claims[paths["/photos"]["name"]] == {"claimName": "photos", "readOnly": True}
+        assert paths["/photos"]["readOnly"]
+        assert claims[paths["/results"]["name"]] == {"claimName": "results"}
+    assert not any("persistentVolumeClaim" in volume for volume in mounted["scheduler"]["volumes"])
+    for text in ("photos", "photos=relative", "photos=/tmp/a", "Photos=/a", "a=/b c"):
+        with pytest.raises(ValueError, match=r"is not a volume|volume must consist of"):
+            Volume.parse(text)
+
+
+def test_errors_that_come_again_end_the_job():
+    """In the container that waits, too: it compares the versions."""
+    for name in ("default", "ingest"):
+        ignore, fail = one(VARIANTS[name], "Job")["spec"]["podFailurePolicy"]["rules"]
+        assert ignore["onPodConditions"] == [{"type": "DisruptionTarget", "status": "True"}]
+        assert fail == {
+            "action": "FailJob",
+            "onExitCodes": {"operator": "In", "values": [EXIT_PERMANENT]},
+        }
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
+        ({"command": ("ingest", "a")}, "data and model describe a fit, command another"),
         ({"image": "gpgc_dask"}, "not pinned: name a version, such as gpgc_dask:1.0"),
         ({"image": "host:5000/gpgc_dask:latest"}, "not pinned"),
         ({"name": "Horses"}, "name must consist of at most 40 lower-case letters"),
@@ -283,32 +360,60 @@ def test_images_may_be_pinned_by_digest_or_come_from_a_port():
         assert replace(SETTINGS, image=image).image == image
 
 
-def generate(*arguments, cwd=None):
-    return subprocess.run(
-        [sys.executable, "-m", "gpgc_dask", "deploy", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-        cwd=cwd,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-    )
-
-
-def test_the_examples_are_what_the_guides_commands_write_today(tmp_path):
+def test_the_examples_are_what_the_guides_commands_write_today(tmp_path, monkeypatch, run):
     text = (FOLDER / "README.md").read_text().replace("\\\n", " ")
     commands = re.findall(r"^gpgc deploy (.*)$", text, re.MULTILINE)
+    monkeypatch.chdir(tmp_path)
     for command in commands:
-        done = generate(*shlex.split(command), cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
+        code, _, err = run("deploy", *shlex.split(command))
+        assert code == 0, err
 
     def texts(folder):
         return {path.relative_to(folder): path.read_text() for path in folder.rglob("*.yaml")}
 
-    assert len(commands) == 2
+    assert len(commands) == 5
+    assert {path.name for path in tmp_path.iterdir()} == {"deploy", "ingest", "update", "score"}
     assert texts(tmp_path / "deploy") == texts(FOLDER)
     kinds = [found["kind"] for text in texts(FOLDER).values() for found in yaml.safe_load_all(text)]
     assert {"DaskCluster", "DaskAutoscaler", "Job", "NetworkPolicy"} <= set(kinds)
+
+
+def test_a_whole_folder_can_be_applied(tmp_path):
+    """The namespace is made before what is in it, also by name."""
+    written = write(VARIANTS["volume"], tmp_path)
+    assert [path.name for path in written] == sorted(path.name for path in written)
+    first, *others = (list(yaml.safe_load_all(path.read_text())) for path in written)
+    assert [found["kind"] for found in first] == ["Namespace", "PersistentVolumeClaim"]
+    assert not {found["kind"] for file in others for found in file} & {
+        found["kind"] for found in first
+    }, "kubectl replace would delete what has to be kept"
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
+def test_kubectl_reads_the_namespace_first():
+    command = ["kubectl", "annotate", "--local", "-f", FOLDER / "example", "a=b", "-o", "name"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [
+        "namespace/gpgc",
+        "networkpolicy.networking.k8s.io/gpgc",
+        "poddisruptionbudget.policy/gpgc-scheduler",
+        "daskcluster.kubernetes.dask.org/gpgc",
+        "networkpolicy.networking.k8s.io/gpgc-fit",
+        "poddisruptionbudget.policy/gpgc-fit",
+        "job.batch/gpgc-fit",
+    ]
+
+
+def test_deleting_a_folder_is_warned_of(run, tmp_path):
+    code, out, err = run("deploy", "--image", SETTINGS.image, "-o", tmp_path)
+    assert code == 0
+    assert [Path(line).name for line in out.split()] == ["1-namespace.yaml", "2-cluster.yaml"]
+    assert "deletes everything in it: Secrets" in err
+    assert "deletes everything in it: Secrets" in (tmp_path / "1-namespace.yaml").read_text()
+    assert "also applies" not in err
+    (tmp_path / "fit.yaml").write_text("of an earlier version")
+    _, _, err = run("deploy", "--image", SETTINGS.image, "-o", tmp_path)
+    assert "also applies fit.yaml: remove what is not used" in err
 
 
 def test_the_guides_costs_are_those_of_todays_plan():
@@ -339,7 +444,7 @@ def test_a_plan_sizes_as_the_images_do(tmp_path):
     assert by_plan.output == by_images.output == to_yaml(SETTINGS)
     plan.write_text("{}")
     wrong = call(*common, "--plan", plan)
-    assert wrong.exit_code == 1
+    assert wrong.exit_code == 2
     assert "is not the output of gpgc plan DATA --json" in wrong.output
     both = call(*common, "--plan", plan, "--images", 3)
     assert "choose one" in both.output

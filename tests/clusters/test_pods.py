@@ -1,13 +1,11 @@
-"""The commands of the pods, run as processes on this machine, and clusters that Python starts."""
+"""The commands of the pods, run as processes on this machine."""
 
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from urllib.request import urlopen
@@ -20,69 +18,18 @@ from distributed import Client, Security
 from moto.server import ThreadedMotoServer
 
 from gpgc_dask.clusters.connect import connect
-from gpgc_dask.clusters.kubernetes import kube_cluster
+from gpgc_dask.clusters.kubernetes.settings import is_of_pods
 from gpgc_dask.clusters.kubernetes.waiting import wait_for_scheduler, wait_for_workers
-from gpgc_dask.clusters.tls import TlsFiles
-from gpgc_dask.core.errors import ClusterError
-from tests.support.kubernetes_api import serve_api
-from tests.support.manifests import SETTINGS, VARIANTS, containers, environment, one
+from gpgc_dask.clusters.versions import IMAGE_VARIABLE
+from gpgc_dask.core.errors import EXIT_PERMANENT, VersionError
+from tests.support.manifests import SETTINGS, VARIANTS
+from tests.support.pods import local, own_config, processes
 from tests.support.ports import free_ports
 
 pytestmark = pytest.mark.newest
 
 ROOT = Path(__file__).parents[2]
-
-
-@contextmanager
-def processes():
-    """Yield a function that starts processes, which end with the context."""
-    running = []
-
-    def start(arguments, variables):
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        every = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT)} | variables
-        running.append(
-            subprocess.Popen(arguments, env=every, stdout=subprocess.DEVNULL, stderr=sys.stderr)
-        )
-        return running[-1]
-
-    try:
-        yield start
-    finally:
-        for process in reversed(running):  # workers before their scheduler
-            process.terminate()
-            process.wait(timeout=60)
-
-
-@pytest.fixture
-def certificates(tmp_path):
-    """The files of the Secret; one pair serves all roles."""
-    own = Security.temporary()
-    (tmp_path / "ca.pem").write_text(own.tls_ca_file)
-    for role in ("scheduler", "worker", "client"):
-        (tmp_path / f"{role}.pem").write_text(getattr(own, f"tls_{role}_cert"))
-        (tmp_path / f"{role}-key.pem").write_text(getattr(own, f"tls_{role}_key"))
-    return tmp_path
-
-
-def local(settings, name, comm, dashboard, certificates):
-    """(arguments, environment) with which a container runs as a process here."""
-
-    def here(text):
-        text = text.replace("gpgc-scheduler.gpgc.svc:8786", f"127.0.0.1:{comm}")
-        text = text.replace("0.0.0.0", "127.0.0.1").replace(":8787", f"127.0.0.1:{dashboard}")
-        text = text.replace("/certificates", str(certificates))
-        return re.sub("^8786$", str(comm), text.replace("$(DASK_WORKER_NAME)", "pod-1"))
-
-    container = containers(settings)[name]
-    variables = {key: here(value) for key, value in environment(container).items()}
-    return [here(argument) for argument in container["args"]], variables
-
-
-def own_config(settings, certificates, name):
-    """Dask's configuration in a container, for this process."""
-    _, variables = local(settings, name, 0, 0, certificates)
-    return dask.config.merge(dask.config.config, dask.config.collect(paths=[], env=variables))
+PLAIN = VARIANTS["plain"]
 
 
 def test_the_commands_of_the_containers_make_a_cluster(certificates):
@@ -157,6 +104,41 @@ def test_the_command_of_the_job_fits_data_in_a_bucket(certificates, bucket):
     assert not store.exists("horses/model.zarr.unfinished.npz")
 
 
+def test_another_image_is_refused_before_the_fit(tmp_path, monkeypatch):
+    """A running DaskCluster keeps its image when another one is applied."""
+    new = replace(PLAIN, workers=1, image="registry.example.org/gpgc_dask:2.0")
+    ports = comm, _ = free_ports(2)
+    with processes() as start:
+        for name in ("scheduler", "worker"):
+            start(*local(replace(new, image=PLAIN.image), name, *ports, tmp_path))
+        arguments, variables = local(new, "wait", *ports, tmp_path)
+        waiting = subprocess.run(
+            [sys.executable, *arguments[1:]],
+            env=os.environ | {"PYTHONPATH": str(ROOT)} | variables,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert waiting.returncode == EXIT_PERMANENT, waiting.stderr
+        (message,) = waiting.stderr.splitlines()
+        assert "image registry.example.org/gpgc_dask:1.0 (here " in message
+        assert message.endswith(
+            "kubectl replace --force --cascade=foreground -f 2-cluster.yaml -f 3-job.yaml"
+        )
+        monkeypatch.setenv(IMAGE_VARIABLE, new.image)
+        address = f"tcp://127.0.0.1:{comm}"
+        with pytest.raises(VersionError, match="the scheduler has image registry"):
+            connect(address).__enter__()
+        monkeypatch.setenv(IMAGE_VARIABLE, PLAIN.image)
+        assert wait_for_scheduler(address) == 1
+
+
+@pytest.mark.parametrize("settings", VARIANTS.values(), ids=VARIANTS)
+def test_addresses_of_pods_are_recognised(settings):
+    assert is_of_pods(settings.scheduler_address)
+    assert not is_of_pods("tcp://127.0.0.1:8786")
+
+
 def test_waiting_for_a_missing_scheduler_ends():
     (port,) = free_ports(1)
     began = time.monotonic()
@@ -179,72 +161,3 @@ def test_a_scheduler_without_workers_is_reported():
         ),
     ):
         wait_for_workers(alone, 1, seconds=0.5)
-
-
-def test_pods_from_python_need_certificates_and_dask_kubernetes(monkeypatch):
-    with pytest.raises(ValueError, match=r"needs certificates.*or in Python turn encryption off"):
-        kube_cluster(SETTINGS)
-    monkeypatch.setitem(sys.modules, "dask_kubernetes.operator", None)
-    with pytest.raises(ImportError, match=re.escape("pip install 'gpgc_dask[kubernetes]'")):
-        kube_cluster(SETTINGS)
-
-
-PLAIN = VARIANTS["plain"]
-
-
-@pytest.fixture(scope="module")
-def api(tmp_path_factory):
-    """One API for the module: clients of Kubernetes cache its address."""
-    folder = tmp_path_factory.mktemp("kubernetes")
-    with pytest.MonkeyPatch.context() as patch, serve_api(folder) as (fake, config):
-        patch.setenv("KUBECONFIG", str(config))
-        yield fake
-
-
-@pytest.mark.parametrize("tls", [False, True], ids=["plain", "encrypted"])
-def test_pods_from_python_do_not_wait_for_the_phase(api, certificates, tls):
-    """A DaskCluster that stays Pending (dask-kubernetes issue 968) is connected nevertheless."""
-    settings = replace(SETTINGS if tls else PLAIN, workers=1)
-    api.ports = comm, dashboard = free_ports(2)
-    scheme = "tls" if tls else "tcp"
-    with processes() as start, dask.config.set(own_config(settings, certificates, "fit")):
-        for name in ("scheduler", "worker"):
-            start(*local(settings, name, comm, dashboard, certificates))
-        with kube_cluster(settings) as cluster, cluster.get_client() as client:
-            assert client.scheduler.address == f"{scheme}://127.0.0.1:{comm}"
-            assert len(client.nthreads()) == 1
-            assert api.created[-1] == one(settings, "DaskCluster")
-            assert api.cluster["status"] == {"phase": "Pending"}
-        assert api.cluster is None
-
-
-def test_connect_to_pods(api, certificates):
-    """The same as --cluster kubernetes --image IMAGE --workers 1 --memory-limit 3GB --tls-ca …"""
-    settings = replace(SETTINGS, workers=1)
-    api.ports = comm, dashboard = free_ports(2)
-    names = ("ca.pem", "client.pem", "client-key.pem")
-    tls = TlsFiles(*(str(certificates / name) for name in names))
-    image = {"image": settings.image}
-    with processes() as start:
-        for name in ("scheduler", "worker"):
-            start(*local(settings, name, comm, dashboard, certificates))
-        pods = connect("kubernetes", workers=1, memory_limit="3GB", tls=tls, settings=image)
-        with pods as client:
-            assert client.scheduler.address == f"tls://127.0.0.1:{comm}"
-            assert client.submit(sum, [1, 2]).result(timeout=60) == 3
-            worker = api.created[-1]["spec"]["worker"]
-            assert worker["replicas"] == 1
-            assert worker["spec"]["containers"][0]["image"] == settings.image
-        assert api.cluster is None
-    with pytest.raises(ValueError, match="--memory-limit"), connect("kubernetes", settings=image):
-        pass
-
-
-def test_pods_from_python_without_an_operator(api, monkeypatch):
-    monkeypatch.setattr("gpgc_dask.clusters.kubernetes.kube.OPERATOR_SECONDS", 0.5)
-    api.ports = None
-    made = len(api.created)
-    with pytest.raises(ClusterError, match="check whether the Dask operator runs"):
-        kube_cluster(PLAIN)
-    assert len(api.created) == made + 1
-    assert api.cluster is None

@@ -116,7 +116,7 @@ def test_files(tmp_path, run):
     for path in (tmp_path / "tls").glob("*-key.pem"):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     code, _, err = run("certs", tmp_path / "tls")
-    assert code == 1
+    assert code == 2
     assert "certificates are never replaced" in err
 
 
@@ -127,5 +127,5 @@ def test_a_missing_file_is_named(run, reference, tmp_path):
     assert "--tls-cert and --tls-key missing" in err
     given += ("--tls-cert", tmp_path / "c.pem", "--tls-key", tmp_path / "k.pem")
     code, _, err = run("fit", reference, "-o", tmp_path / "m.zarr", *given)
-    assert code == 1
+    assert code == 2
     assert "no.pem does not exist: make certificates with gpgc certs DIR" in err

@@ -183,7 +183,7 @@ def test_commands_open_the_dataset_of_the_fit(run, judged, tmp_path):
         code, _, err = run(*words)
         assert code == 0, err
     code, _, err = run("fit", data, "-o", model, "--resume")
-    assert code == 1
+    assert code == 2
     assert "2 more verdict(s)" in err
 
 

@@ -219,12 +219,12 @@ def test_command(run, tmp_path):
     assert again.redundancy_ == pytest.approx(full.redundancy_, rel=0.05)
     assert again.review_["flags"][3] == "confirmed"
     code, _, err = run("fit", data, "-o", tmp_path / "x.zarr", "--from", model, "--method", "gp")
-    assert code == 1
+    assert code == 2
     assert "only gpgc can" in err
     code, _, err = run(
         "fit", data, "-o", tmp_path / "x.zarr", "--from", model, "--redundancy", "1.0"
     )
-    assert code == 1
+    assert code == 2
     assert "redundancy" in err
     resumed = train(data, copy, start=model, run=RunOptions(resume=True))
     assert resumed.log_evidence_ == again.log_evidence_

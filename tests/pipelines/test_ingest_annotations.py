@@ -78,7 +78,7 @@ def test_the_root_of_a_dataset_is_enough(run, tmp_path):
     place = LAYOUTS["VOC root"](tmp_path / "voc")
     target, quick = tmp_path / "data.zarr", ("--backbone", "colour", "--superpixels", 20)
     code, _, err = run("ingest", place.images, "-o", target, *quick)
-    assert code == 1
+    assert code == 2
     assert "is read as Pascal VOC (--format voc)" in err
     assert "--format voc --category" in err
     assert not target.exists()

@@ -294,7 +294,7 @@ def test_the_option_features(run, tmp_path):
     assert code == 0, err
     GP().fit(open_dataset(data)).save(model)
     code, _, err = run("predict", model, images, "-o", tmp_path / "out")
-    assert code == 1
+    assert code == 2
     assert "--features" in err
     code, _, err = run("predict", model, images, "-o", tmp_path / "out", *given, "--workers", 1)
     assert code == 0, err

@@ -156,7 +156,7 @@ def test_the_svm_goes_the_same_way(run, reference, tmp_path, folders):
     assert run("report", reference, target, "-o", tmp_path / "r.html")[0] == 0
     given = [target, folders[0], "-o", tmp_path / "m", "--workers", 1]
     code, _, err = run("predict", *given, "--std", tmp_path / "s")
-    assert code == 1
+    assert code == 2
     assert "has no probabilities" in err
     assert run("predict", *given)[0] == 0
     assert len(list((tmp_path / "m").glob("*.png"))) == 30
@@ -177,7 +177,7 @@ def test_rounds_and_class_weights(run, reference, tmp_path):
     assert (model.rounds, model.class_weight) == (0, None)
     assert model.class_weight_.tolist() == [1.0, 1.0]
     code, _, err = run(*given, "--resume")
-    assert code == 1
+    assert code == 2
     assert "rounds (0 there, None here)" in err
     assert "class_weight (None there, auto here)" in err
     assert run(*given, "--resume", "--rounds", 0, "--class-weight", "none")[0] == 0

@@ -104,7 +104,16 @@ def check(name: str, wrong: list[str]) -> None:
 # -- pages ---------------------------------------------------------------------------------
 
 PAGES = [
-    *(ROOT / name for name in ("README.md", "SECURITY.md", "CHANGELOG.md", "deploy/README.md")),
+    *(
+        ROOT / name
+        for name in (
+            "README.md",
+            "SECURITY.md",
+            "CHANGELOG.md",
+            "deploy/README.md",
+            "deploy/tested.md",
+        )
+    ),
     *sorted(
         path
         for path in (ROOT / "docs").rglob("*.md")

@@ -372,7 +372,7 @@ def test_errors_of_the_command(run, place, tmp_path):
     assert "options of --import" in err
     save_mask(tmp_path / "fixed/horse.png", np.zeros((60, 80)))
     code, _, err = run("verdicts", place, "--import", tmp_path / "fixed")
-    assert code == 1
+    assert code == 2
     assert "no image of this name (1 image: horse.png)" in err
     code, out, _ = run("verdicts", place, "--import", tmp_path / "fixed", "--on-error", "skip")
     assert code == 0

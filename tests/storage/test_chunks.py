@@ -54,7 +54,7 @@ def test_the_program_reports_it_in_one_line(data, tmp_path, run, workers):
     flip(data / "features/c/0/0")
     code, out, err = run("fit", data, "-o", tmp_path / "model.zarr", *workers)
     (line,) = [line for line in err.splitlines() if "corrupted" in line]
-    assert code == 1
+    assert code == 2
     assert "chunk 0 of features" in line
     assert "photo_000.jpg" in line
     assert "Traceback" not in err

@@ -132,9 +132,22 @@ def test_everything_is_in_the_store(proxy, stored, local_model, run, tmp_path):
         code, _, err = run(*command)
         assert code == 0, err
     code, _, err = run("fit", stored, "-o", target)
-    assert code == 1
+    assert code == 2
     assert "exists: choose another path, or replace it" in err
     assert run("fit", stored, "-o", target, "--resume", "--redundancy", 1)[0] == 0
+
+
+def test_exit_codes_at_a_store(proxy, stored, run):
+    """A job that reads a missing dataset ends; one whose store is busy is tried again."""
+    out = ("-o", "s3://bucket/never.zarr")
+    for missing in ("s3://bucket/none.zarr", "s3://no-such-bucket/data.zarr"):
+        code, _, err = run("fit", missing, *out)
+        assert code == 2, err
+        assert "Traceback" not in err
+    proxy.failing, proxy.answer = 1.0, (503, b"<Error><Code>SlowDown</Code></Error>")
+    code, _, err = run("fit", stored, *out)
+    assert code == 1, err
+    assert "could not be reached" in err
 
 
 def test_few_requests(proxy, stored, local_model):
@@ -350,7 +363,7 @@ def test_credentials_in_urls_are_rejected(url, run):
         ["report", "data.zarr", "model.zarr", "-o", url],
     ):
         code, _, err = run(*call)
-        assert code == 1
+        assert code == 2
         assert "URL holds credentials" in err
         assert "environment" in err
         assert not any(part in err for part in ("key:", "hidden", "cret@", "1234"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpgc_dask.clusters.kubernetes import Settings, manifests
+from gpgc_dask.clusters.kubernetes import Settings, Volume, manifests
 from gpgc_dask.planning.shape import Shape
 
 SETTINGS = Settings(
@@ -25,6 +25,11 @@ VARIANTS = {
         SETTINGS, store_secret=None, service_account="reader", pull_secret="registry"
     ),
     "no fit": Settings(image=SETTINGS.image),
+    "ingest": Settings(
+        image=SETTINGS.image,
+        command=("ingest", "/photos/images", "/photos/masks", "-o", "s3://horses/data.zarr"),
+        volumes=(Volume("photos", "/photos", read_only=True), Volume("results", "/results")),
+    ),
 }
 
 
@@ -47,7 +52,7 @@ def pods(settings):
     """Pod specs by role: scheduler, worker, driver."""
     spec = one(settings, "DaskCluster")["spec"]
     specs = {role: spec[role]["spec"] for role in ("scheduler", "worker")}
-    if settings.data is not None:
+    if settings.job_arguments:
         specs["driver"] = one(settings, "Job")["spec"]["template"]["spec"]
     return specs
 

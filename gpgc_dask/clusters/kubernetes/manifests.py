@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from gpgc_dask.clusters.kubernetes.pods import Manifest, driver_pod, scheduler_pod, worker_pod
-from gpgc_dask.clusters.kubernetes.settings import COMM_PORT, DASHBOARD_PORT, Settings
+from gpgc_dask.clusters.kubernetes.settings import (
+    CLUSTER_FILE,
+    COMM_PORT,
+    DASHBOARD_PORT,
+    JOB_FILE,
+    NAMESPACE_FILE,
+    Settings,
+)
+from gpgc_dask.core.errors import EXIT_PERMANENT
 
 __all__ = ["dask_cluster", "manifests"]
 
 RETRIES = 4
-EXIT_MISUSE = 2
-"""Exit code of gpgc for a wrong command line: trying again would not help."""
 
 
 def manifests(settings: Settings) -> dict[str, list[Manifest]]:
     """Objects by file name, in the order in which they are to be applied.
+
+    What is kept when a cluster is replaced, the namespace and the volume claim, is in the first
+    file.
 
     The Secrets are not included: they are made from files by ``kubectl create secret``, so that no
     key is ever written next to the manifests.
@@ -22,14 +31,14 @@ def manifests(settings: Settings) -> dict[str, list[Manifest]]:
     if settings.worker_bounds is not None:
         cluster.append(_autoscaler(settings, *settings.worker_bounds))
     scheduler = _budget(settings, settings.scheduler_name, _cluster_labels(settings, "scheduler"))
+    claims = [] if settings.claim is None else [_claim(settings, settings.claim)]
     files = {
-        "namespace.yaml": [_namespace(settings)],
-        "cluster.yaml": [_cluster_policy(settings), scheduler, *cluster],
+        NAMESPACE_FILE: [_namespace(settings), *claims],
+        CLUSTER_FILE: [_cluster_policy(settings), scheduler, *cluster],
     }
-    if settings.data is not None:
-        driver = _budget(settings, f"{settings.name}-fit", _driver_labels(settings))
-        claims = [] if settings.claim is None else [_claim(settings, settings.claim)]
-        files["fit.yaml"] = [_driver_policy(settings), driver, *claims, _job(settings)]
+    if settings.job_arguments:
+        driver = _budget(settings, settings.job_name, _driver_labels(settings))
+        files[JOB_FILE] = [_driver_policy(settings), driver, _job(settings)]
     return files
 
 
@@ -59,7 +68,10 @@ def _autoscaler(settings: Settings, minimum: int, maximum: int) -> Manifest:
 
 
 def _job(settings: Settings) -> Manifest:
-    """The driver. The loss of a node is not counted as a try; a wrong call ends it at once."""
+    """The driver. The loss of a node is not counted as a try.
+
+    An error that would come again ends the job at once, in whichever container.
+    """
     spec = {
         "backoffLimit": RETRIES,
         "podFailurePolicy": {
@@ -70,11 +82,7 @@ def _job(settings: Settings) -> Manifest:
                 },
                 {
                     "action": "FailJob",
-                    "onExitCodes": {
-                        "containerName": "fit",
-                        "operator": "In",
-                        "values": [EXIT_MISUSE],
-                    },
+                    "onExitCodes": {"operator": "In", "values": [EXIT_PERMANENT]},
                 },
             ]
         },
@@ -83,7 +91,7 @@ def _job(settings: Settings) -> Manifest:
             "spec": driver_pod(settings),
         },
     }
-    return _object(settings, "batch/v1", "Job", f"{settings.name}-fit", spec)
+    return _object(settings, "batch/v1", "Job", settings.job_name, spec)
 
 
 def _claim(settings: Settings, name: str) -> Manifest:
@@ -118,7 +126,7 @@ def _cluster_policy(settings: Settings) -> Manifest:
 def _driver_policy(settings: Settings) -> Manifest:
     """The driver accepts no connection."""
     spec = {"podSelector": {"matchLabels": _driver_labels(settings)}, "policyTypes": ["Ingress"]}
-    return _object(settings, "networking.k8s.io/v1", "NetworkPolicy", f"{settings.name}-fit", spec)
+    return _object(settings, "networking.k8s.io/v1", "NetworkPolicy", settings.job_name, spec)
 
 
 def _budget(settings: Settings, name: str, labels: dict[str, str]) -> Manifest:
@@ -141,7 +149,7 @@ def _cluster_labels(settings: Settings, component: str | None = None) -> dict[st
 
 def _driver_labels(settings: Settings) -> dict[str, str]:
     """Labels of the driver: with the operator's labels it would be taken for a worker."""
-    return {"app.kubernetes.io/name": "gpgc-fit", "app.kubernetes.io/instance": settings.name}
+    return {"app.kubernetes.io/name": "gpgc-driver", "app.kubernetes.io/instance": settings.name}
 
 
 def _object(settings: Settings, version: str, kind: str, name: str, spec: Manifest) -> Manifest:

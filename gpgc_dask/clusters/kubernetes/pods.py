@@ -5,8 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any, Literal
 
-from gpgc_dask.clusters.kubernetes.settings import COMM_PORT, DASHBOARD_PORT, Settings
+from gpgc_dask.clusters.kubernetes.settings import (
+    CERTIFICATES,
+    CHECKPOINTS,
+    COMM_PORT,
+    DASHBOARD_PORT,
+    Settings,
+    Volume,
+)
 from gpgc_dask.clusters.kubernetes.sizes import MIB, Sizes
+from gpgc_dask.clusters.versions import IMAGE_VARIABLE
 
 __all__ = ["USER_ID", "Manifest", "driver_pod", "scheduler_pod", "worker_pod"]
 
@@ -15,8 +23,6 @@ Role = Literal["scheduler", "worker", "client"]
 
 USER_ID = 10001
 """User id that the Dockerfile makes."""
-
-CERTIFICATES, CHECKPOINTS = "/certificates", "/checkpoints"
 
 ROUTES = [
     "distributed.http.scheduler.prometheus",
@@ -79,35 +85,44 @@ def worker_pod(settings: Settings) -> Manifest:
     container = _container(settings, "worker", dask, "worker", environment, store=True) | {
         "resources": _resources(settings.threads, sizes.worker),
     }
-    return _pod(settings, container, "worker")
+    return _with_volumes(settings, _pod(settings, container, "worker"))
 
 
 def driver_pod(settings: Settings) -> Manifest:
-    """The driver waits until the scheduler itself answers, then fits, or resumes a fit.
+    """The driver waits until the scheduler itself answers, then runs its command or resumes it.
 
     The phase of a DaskCluster does not help: it may stay Pending although its pods run.
     """
-    assert settings.data is not None
-    assert settings.model is not None
     address = settings.scheduler_address
-    checkpoint = settings.checkpoint or f"{settings.model.rstrip('/')}.unfinished.npz"
-    if settings.claim is not None:
-        checkpoint = f"{CHECKPOINTS}/{settings.name}.npz"
-    wait = ["python", "-m", "gpgc_dask.clusters.kubernetes.waiting", address]
+    wait = ["python", "-m", "gpgc_dask.clusters.kubernetes", address]
     wait += [str(settings.first_workers)]
-    fit = ["gpgc", "fit", settings.data, "--out", settings.model, "--resume"]
-    fit += ["--checkpoint", checkpoint, "--scheduler", address]
+    command = ["gpgc", *settings.job_arguments, "--scheduler", address]
     environment = dict.fromkeys(BLAS_THREADS, str(settings.driver_threads))
     resources = _resources(settings.driver_threads, Sizes.of(settings).driver)
     first = _container(settings, "wait", wait, "client", environment)
-    then = _container(settings, "fit", fit, "client", environment, store=True)
+    name = settings.job_arguments[0]
+    then = _container(settings, name, command, "client", environment, store=True)
     first["resources"] = then["resources"] = resources
     pod = _pod(settings, then, "client") | {"initContainers": [first], "restartPolicy": "Never"}
     if settings.claim is not None:
-        then["volumeMounts"].append({"name": "checkpoints", "mountPath": CHECKPOINTS})
-        claim = {"claimName": settings.claim}
-        pod["volumes"].append({"name": "checkpoints", "persistentVolumeClaim": claim})
+        _mount(pod, Volume(settings.claim, CHECKPOINTS), "checkpoints")
+    return _with_volumes(settings, pod)
+
+
+def _with_volumes(settings: Settings, pod: Manifest) -> Manifest:
+    """A pod with the volumes of the settings in its container."""
+    for number, volume in enumerate(settings.volumes, 1):
+        _mount(pod, volume, f"volume-{number}")
     return pod
+
+
+def _mount(pod: Manifest, volume: Volume, name: str) -> None:
+    """Mount a volume claim in the container of a pod."""
+    (container,) = pod["containers"]
+    mode = {"readOnly": True} if volume.read_only else {}
+    container["volumeMounts"].append({"name": name, "mountPath": volume.path} | mode)
+    claim = {"claimName": volume.claim} | mode
+    pod["volumes"].append({"name": name, "persistentVolumeClaim": claim})
 
 
 def _scheme(settings: Settings) -> str:
@@ -130,7 +145,7 @@ def _container(
     store: bool = False,
 ) -> Manifest:
     """A container of the image, started through its entry point; it writes to /tmp only."""
-    every = environment | _tls_environment(settings, role)
+    every = {IMAGE_VARIABLE: settings.image} | environment | _tls_environment(settings, role)
     container: Manifest = {
         "name": name,
         "image": settings.image,

@@ -10,18 +10,82 @@ from dask.utils import parse_bytes
 from gpgc_dask.core.errors import InputError
 from gpgc_dask.planning.shape import Shape
 
-__all__ = ["COMM_PORT", "DASHBOARD_PORT", "Settings"]
+__all__ = [
+    "CERTIFICATES",
+    "CHECKPOINTS",
+    "CLUSTER_FILE",
+    "COMM_PORT",
+    "DASHBOARD_PORT",
+    "JOB_FILE",
+    "MAX_THREADS",
+    "NAMESPACE_FILE",
+    "REPLACE",
+    "Settings",
+    "Volume",
+    "is_of_pods",
+]
+
+NAMESPACE_FILE, CLUSTER_FILE, JOB_FILE = "1-namespace.yaml", "2-cluster.yaml", "3-job.yaml"
+"""Files of the manifests. kubectl applies a folder in the order of the names."""
+
+REPLACE = (
+    "a running DaskCluster keeps its image, and so do its new pods. In the folder of the manifests "
+    f"replace it and its job: kubectl replace --force --cascade=foreground -f {CLUSTER_FILE} "
+    f"-f {JOB_FILE}"
+)
+"""What to do if a cluster of pods runs another image than its driver."""
 
 COMM_PORT, DASHBOARD_PORT = 8786, 8787
 """Ports of the scheduler. The operator passes this comm port to workers in any case."""
+
+CERTIFICATES, CHECKPOINTS = "/certificates", "/checkpoints"
+RESERVED = (CERTIFICATES, CHECKPOINTS, "/tmp", "/opt", "/home/gpgc")
+"""Paths of the pods' own volumes and of the image."""
+
+MAX_THREADS = 16
+"""Threads per worker by default; more would wait for each other in Python."""
 
 MAX_NAME_LENGTH = 40
 """Characters of a name. The operator appends its own text, and Kubernetes allows 63."""
 
 
+@dataclass(frozen=True)
+class Volume:
+    """A volume claim that pods mount.
+
+    Attributes
+    ----------
+    claim : str
+        Name of the claim.
+    path : str
+        Absolute path in the pods.
+    read_only : bool
+        Whether the pods may only read.
+    """
+
+    claim: str
+    path: str
+    read_only: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> Volume:
+        """Volume of the text CLAIM=/PATH or CLAIM=/PATH:ro."""
+        claim, _, path = text.partition("=")
+        volume = cls(claim, path.removesuffix(":ro"), path.endswith(":ro"))
+        _check_name("volume", claim)
+        if not re.fullmatch(r"/[\w./-]+", volume.path) or volume.path.startswith(RESERVED):
+            raise InputError(
+                f"{text!r} is not a volume: give it as CLAIM=/PATH or CLAIM=/PATH:ro; paths below "
+                f"{', '.join(RESERVED)} are in use"
+            )
+        return volume
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Settings of a Dask cluster on Kubernetes and, if ``data`` and ``model`` are given, of a fit.
+    """Settings of a Dask cluster on Kubernetes, and of a command that runs on it as a job.
+
+    The job is a fit if ``data`` and ``model`` are given, or the one of ``command``.
 
     Attributes
     ----------
@@ -30,6 +94,11 @@ class Settings:
         program.
     data, model : str or None
         URLs that all pods can reach, such as ``s3://bucket/horses.zarr``.
+    command : tuple of str
+        Arguments of gpgc, such as ``("ingest", "/photos", "/masks", "--out", "s3://…")``, without
+        those about the cluster.
+    volumes : tuple of Volume
+        Volume claims that workers and driver mount, for example with photos. They must exist.
     shape : Shape or None
         Shape of the data, from which the memory of the pods is computed.
     memory_limit : str, int or None
@@ -69,6 +138,8 @@ class Settings:
     image: str
     data: str | None = None
     model: str | None = None
+    command: tuple[str, ...] = ()
+    volumes: tuple[Volume, ...] = ()
     shape: Shape | None = None
     memory_limit: str | int | None = None
     name: str = "gpgc"
@@ -78,7 +149,7 @@ class Settings:
     workers: int = 20
     min_workers: int | None = None
     max_workers: int | None = None
-    threads: int = 16
+    threads: int = MAX_THREADS
     driver_threads: int = 4
     tls_secret: str | None = "gpgc-tls"
     store_secret: str | None = "gpgc-store"
@@ -100,6 +171,8 @@ class Settings:
         self._check_sizes()
         if (self.data is None) != (self.model is None):
             raise InputError("a fit needs both data and model: give both, or neither for no fit")
+        if self.data is not None and self.command:
+            raise InputError("data and model describe a fit, command another job: choose one")
         if self.checkpoint is not None and self.claim is not None:
             raise InputError("checkpoint and claim both name a place for the state: choose one")
 
@@ -132,6 +205,22 @@ class Settings:
             raise InputError(f"idle_seconds must be 0 (never) or more, got {self.idle_seconds}")
 
     @property
+    def job_arguments(self) -> tuple[str, ...]:
+        """Arguments of gpgc in the job, without the scheduler; empty if there is no job."""
+        if self.data is None or self.model is None:
+            return self.command
+        checkpoint = self.checkpoint or f"{self.model.rstrip('/')}.unfinished.npz"
+        if self.claim is not None:
+            checkpoint = f"{CHECKPOINTS}/{self.name}.npz"
+        fit = ("fit", self.data, "--out", self.model, "--resume")
+        return (*fit, "--checkpoint", checkpoint)
+
+    @property
+    def job_name(self) -> str:
+        """Name of the job and of what belongs to it, such as gpgc-fit."""
+        return f"{self.name}-{self.job_arguments[0]}"
+
+    @property
     def worker_bounds(self) -> tuple[int, int] | None:
         """Bounds of the autoscaler; None if the number of workers is fixed."""
         if self.min_workers is None and self.max_workers is None:
@@ -153,6 +242,14 @@ class Settings:
         """Address of the scheduler, for pods of any namespace."""
         scheme = "tcp" if self.tls_secret is None else "tls"
         return f"{scheme}://{self.scheduler_name}.{self.namespace}.svc:{COMM_PORT}"
+
+
+def is_of_pods(address: str) -> bool:
+    """Whether this may be the address of a scheduler that ``Settings`` describes."""
+    return (
+        re.fullmatch(rf"\w+://[a-z0-9-]+-scheduler\.[a-z0-9-]+\.svc:{COMM_PORT}", address)
+        is not None
+    )
 
 
 def _check_name(field: str, text: str) -> None:

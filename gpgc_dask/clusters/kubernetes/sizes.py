@@ -27,6 +27,9 @@ DEFAULT_BYTES = 8192 * MIB
 NANNY_BYTES = 256 * MIB
 """Memory of the process that restarts a worker, in the same container."""
 
+DRIVER_BYTES = 4096 * MIB
+"""Memory of the driver of a command that is not a fit."""
+
 SCHEDULER_BYTES = 1024 * MIB
 SQUARES_AT_SCHEDULER = 8
 """Number of k×k float64 arrays, copies included, that the scheduler may hold at a time."""
@@ -41,7 +44,7 @@ class Sizes:
     worker_limit : int
         Memory that Dask may use in a worker.
     worker, driver, scheduler : int
-        Memory of their containers; 0 for the driver if there is no fit.
+        Memory of their containers.
     """
 
     worker_limit: int
@@ -66,7 +69,9 @@ class Sizes:
         return cls(
             worker_limit=limit,
             worker=limit + NANNY_BYTES,
-            driver=0 if shape is None else _whole(driver_bytes(shape, rounds=ROUNDS) / CALM_SHARE),
+            driver=DRIVER_BYTES
+            if shape is None
+            else _whole(driver_bytes(shape, rounds=ROUNDS) / CALM_SHARE),
             scheduler=_whole(SCHEDULER_BYTES + squares),
         )
 

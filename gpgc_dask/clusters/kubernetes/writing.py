@@ -8,12 +8,23 @@ import yaml
 
 from gpgc_dask.clusters.kubernetes.manifests import manifests
 from gpgc_dask.clusters.kubernetes.pods import Manifest
-from gpgc_dask.clusters.kubernetes.settings import Settings
+from gpgc_dask.clusters.kubernetes.settings import (
+    CLUSTER_FILE,
+    JOB_FILE,
+    NAMESPACE_FILE,
+    Settings,
+)
 from gpgc_dask.storage.location import write_whole
 
-__all__ = ["to_yaml", "write"]
+__all__ = ["DELETE_WARNING", "to_yaml", "write"]
 
 HEAD = "# Written by gpgc deploy: change the settings there, not here.\n"
+
+DELETE_WARNING = (
+    "kubectl delete of the namespace, also by -f of the whole folder, deletes everything in it: "
+    f"Secrets, volumes, other clusters. To delete this cluster only: kubectl delete -f {JOB_FILE} "
+    f"-f {CLUSTER_FILE}"
+)
 
 
 def to_yaml(settings: Settings) -> str:
@@ -22,10 +33,14 @@ def to_yaml(settings: Settings) -> str:
 
 
 def write(settings: Settings, folder: Path) -> list[Path]:
-    """Write one file per part into a folder for ``kubectl apply -f``, and return the paths."""
+    """Write one file per part into a folder for ``kubectl apply -f``, and return the paths.
+
+    kubectl takes the files in the order of their names, so the namespace is the first.
+    """
     paths = []
     for name, objects in manifests(settings).items():
-        write_whole(folder / name, (HEAD + _dump(objects)).encode())
+        head = HEAD + (f"# {DELETE_WARNING}.\n" if name == NAMESPACE_FILE else "")
+        write_whole(folder / name, (head + _dump(objects)).encode())
         paths.append(folder / name)
     return paths
 

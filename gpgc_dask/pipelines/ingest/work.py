@@ -15,7 +15,13 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from gpgc_dask.core.errors import PipelineError, Problem, UnusableFileError, list_problems
+from gpgc_dask.core.errors import (
+    PipelineError,
+    Problem,
+    StoppedError,
+    UnusableFileError,
+    list_problems,
+)
 from gpgc_dask.core.progress import Listener, Meter
 from gpgc_dask.core.slices import stored_file
 from gpgc_dask.core.threads import keep_freed_memory
@@ -206,7 +212,7 @@ class IngestRun:
             )
         missing = len(self.items) - len(staged) - len(self.problems)
         if missing:
-            raise PipelineError(
+            raise StoppedError(
                 f"{missing} finished images are gone from {self.location}: is another program "
                 "working there? Continue with resume=True (--resume)"
             )
@@ -297,8 +303,8 @@ class WriterMark:
             return False
 
     def check(self) -> None:
-        """Raise a PipelineError if another writer has set its mark."""
+        """Raise a StoppedError if another writer has set its mark."""
         if not self.is_own():
-            raise PipelineError(
+            raise StoppedError(
                 f"another ingest writes to {self.location} now, so this one stops: let one finish"
             )

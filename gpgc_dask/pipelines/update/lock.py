@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from gpgc_dask.core import config
-from gpgc_dask.core.errors import PipelineError
+from gpgc_dask.core.errors import StoppedError
 from gpgc_dask.data.schema import UPDATE_FOLDER
 from gpgc_dask.storage.location import Location
 
@@ -32,12 +32,12 @@ class UpdateLock(Protocol):
     """The right to update a dataset, while the context lasts."""
 
     def __enter__(self) -> Self:
-        """Take the lock; raise a PipelineError if another process has it."""
+        """Take the lock; raise a StoppedError if another process has it."""
 
     def __exit__(self, *error: Any) -> None: ...
 
     def check(self) -> None:
-        """Raise a PipelineError if another process has taken the lock."""
+        """Raise a StoppedError if another process has taken the lock."""
 
 
 def update_lock(location: Location) -> UpdateLock:
@@ -45,14 +45,12 @@ def update_lock(location: Location) -> UpdateLock:
     return LocalLock(location) if location.is_local else RemoteLock(location)
 
 
-def _locked_error(location: Location) -> PipelineError:
-    return PipelineError(
-        f"another gpgc update of {location} is running: wait until it has finished"
-    )
+def _locked_error(location: Location) -> StoppedError:
+    return StoppedError(f"another gpgc update of {location} is running: wait until it has finished")
 
 
-def _lost_error(location: Location) -> PipelineError:
-    return PipelineError(
+def _lost_error(location: Location) -> StoppedError:
+    return StoppedError(
         f"another gpgc update works on {location} now, so this one stops: let one finish"
     )
 
@@ -118,7 +116,7 @@ class RemoteLock:
         return self
 
     def _wait_for_owner(self) -> None:
-        """Return when there is no owner, or it has died; raise a PipelineError if it lives."""
+        """Return when there is no owner, or it has died; raise a StoppedError if it lives."""
         first, start = self._read(), time.monotonic()
         while first is not None and time.monotonic() - start < self.seconds:
             time.sleep(min(self.seconds / BEATS, 1.0))
@@ -153,6 +151,6 @@ class RemoteLock:
     def __exit__(self, *error: Any) -> None:
         self.stopped.set()
         self.writer.join()
-        with suppress(PipelineError):
+        with suppress(StoppedError):
             self.check()
             self.location.remove(KEY)

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from os import PathLike
 from typing import Any
 
-from gpgc_dask.core.errors import InputError, PipelineError, Problem
+from gpgc_dask.core.errors import InputError, PipelineError, Problem, StoppedError
 from gpgc_dask.core.progress import work_listener
 from gpgc_dask.data.dataset import open_arrays, open_dataset, state, text_values
 from gpgc_dask.data.replacement import (
@@ -275,7 +275,7 @@ class Attempt:
             renew_verdicts(self.location, place, new.labels(relabelled | self.changes.replaced))
         lock.check()
         if not self.is_current():
-            raise PipelineError(f"{self.location} was changed by another program: {AGAIN}")
+            raise StoppedError(f"{self.location} was changed by another program: {AGAIN}")
         commit_replacement(self.location, place.parent()[1], asdict(report))
         finish_replacement(self.location, lock.check)
         return report

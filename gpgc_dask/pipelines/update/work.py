@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gpgc_dask.core.errors import PipelineError, Problem, UnusableFileError
+from gpgc_dask.core.errors import Problem, StoppedError, UnusableFileError
 from gpgc_dask.core.progress import Listener, Meter
 from gpgc_dask.core.threads import keep_freed_memory
 from gpgc_dask.data.schema import FORMAT_VERSION, UPDATE_FOLDER
@@ -208,7 +208,7 @@ class Staging:
         self.read()
         missing = total - len(self.images) - len(self.problems)
         if missing:
-            raise PipelineError(f"{missing} finished images are gone from {self.parts}: {AGAIN}")
+            raise StoppedError(f"{missing} finished images are gone from {self.parts}: {AGAIN}")
 
     def _missing(self, jobs: Iterable[Any]) -> list[Any]:
         return [job for job in jobs if job.pair.name not in self.images]
