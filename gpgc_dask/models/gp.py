@@ -112,6 +112,9 @@ class GPGC(LinearGP):
     group_rows_, group_digests_ : (J,) arrays
         Number of rows of each group, and a digest of their labels and weights, by which
         :meth:`leave_group_out` finds the rows of ``row_weight_``.
+    fit_coef_, fit_factor_ : (1, k) or (classes, k) array, (k, k) array of float32
+        ``coef_`` and ``covariance_factor_`` before the second look, where a fit with
+        ``warm_start`` starts.
     calibration_ : Calibration
         Probabilities of decision values, from a second look or a :meth:`review`.
     dataset_ : dict

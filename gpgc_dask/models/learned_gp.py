@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import numpy as np
+
 from gpgc_dask.core.arrays import Array, Features, Index
+from gpgc_dask.gp.evidence import Posterior
 from gpgc_dask.models.base import DatasetModel
 from gpgc_dask.models.row_weights import Digests, RowWeights
 
-__all__ = ["ROW_ARRAYS", "LearnedGP"]
+__all__ = ["LOOK_ARRAYS", "LearnedGP"]
 
-ROW_ARRAYS = ("row_weight_", "group_rows_", "group_digests_")
-"""Attributes of a second look: the arrays of :class:`RowWeights`."""
+LOOK_ARRAYS = ("row_weight_", "group_rows_", "group_digests_", "fit_coef_", "fit_factor_")
+"""Attributes of a second look: the arrays of :class:`RowWeights`, and what it has replaced."""
 
 
 class LearnedGP(DatasetModel):
@@ -25,7 +28,7 @@ class LearnedGP(DatasetModel):
         "noise_group_variance_",
         "confidence_",
         "trusted_",
-        *ROW_ARRAYS,
+        *LOOK_ARRAYS,
     )
     saved_values: ClassVar = (
         "redundancy_",
@@ -45,6 +48,8 @@ class LearnedGP(DatasetModel):
     row_weight_: Features
     group_rows_: Index
     group_digests_: Digests
+    fit_coef_: Array
+    fit_factor_: Features
 
     @property
     def typical_noise(self) -> float:
@@ -92,6 +97,22 @@ class LearnedGP(DatasetModel):
     def looked_again(self) -> bool:
         """Whether a second look has changed the weights of the rows, and so the posterior."""
         return "row_weight_" in vars(self)
+
+    @property
+    def fit_posterior(self) -> tuple[Features, Array] | None:
+        """(k, k) factor T and (k, t) mean of the weights of the fit, before any second look.
+
+        None if an older version has saved the model without it.
+        """
+        if not self.looked_again:
+            return self.covariance_factor_, self.coef_.T
+        return (self.fit_factor_, self.fit_coef_.T) if "fit_coef_" in vars(self) else None
+
+    def _learn_look(self, rows: RowWeights, fit: Posterior) -> None:
+        """Keep the weights of the rows of a second look, and the posterior of the fit before it."""
+        self.row_weight_, self.group_rows_ = rows.weights, rows.sizes
+        self.group_digests_ = rows.digests
+        self.fit_coef_, self.fit_factor_ = fit.mu.T.copy(), fit.T.astype(np.float32)
 
     def _row_weights(self) -> RowWeights | None:
         if not self.looked_again:

@@ -33,7 +33,7 @@ from gpgc_dask.gp.oracle.numpy import NumpyOracle
 from gpgc_dask.gp.solvers import SOLVERS, SolverName
 from gpgc_dask.gp.training import Training
 from gpgc_dask.models.decisions import class_probabilities, decide
-from gpgc_dask.models.learned_gp import ROW_ARRAYS, LearnedGP
+from gpgc_dask.models.learned_gp import LOOK_ARRAYS, LearnedGP
 from gpgc_dask.models.leave_group_out import (
     code_rows,
     code_units,
@@ -333,7 +333,7 @@ class LinearGP(LearnedGP):
         self.history_ = result.history.entries
         self.n_iter_ = len(self.history_) - (0 if look is None else look.rounds)
         self.n_reads_ = ceil(result.history.reads - 1e-9)
-        for name in ("noise_groups_", "noise_group_variance_", "trusted_", *ROW_ARRAYS):
+        for name in ("noise_groups_", "noise_group_variance_", "trusted_", *LOOK_ARRAYS):
             self.__dict__.pop(name, None)
         if training.trusted is not None:
             self.trusted_ = training.trusted
@@ -341,8 +341,7 @@ class LinearGP(LearnedGP):
             self.calibration_ = rounds.calibration
         if look is not None:
             kept = RowWeights.from_rows(look.row_weight, training.rows, training.sample_weight)
-            self.row_weight_, self.group_rows_ = kept.weights, kept.sizes
-            self.group_digests_ = kept.digests
+            self._learn_look(kept, point.post)
         if training.noise_groups is not None:
             self.noise_groups_ = training.noise_groups
             self.noise_group_variance_ = training.owner_values(np.exp(params.log_noise))
