@@ -6,14 +6,21 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from gpgc_dask.core.arrays import Array, Features, Index
+from gpgc_dask.core.arrays import Array, Features, Index, Labels, Mask
 from gpgc_dask.gp.evidence import Posterior
 from gpgc_dask.models.base import DatasetModel
 from gpgc_dask.models.row_weights import Digests, RowWeights
 
 __all__ = ["LOOK_ARRAYS", "LearnedGP"]
 
-LOOK_ARRAYS = ("row_weight_", "group_rows_", "group_digests_", "fit_coef_", "fit_factor_")
+LOOK_ARRAYS = (
+    "row_weight_",
+    "row_class_",
+    "group_rows_",
+    "group_digests_",
+    "fit_coef_",
+    "fit_factor_",
+)
 """Attributes of a second look: the arrays of :class:`RowWeights`, and what it has replaced."""
 
 
@@ -38,6 +45,7 @@ class LearnedGP(DatasetModel):
         "n_iter_",
         "n_reads_",
         "n_features_in_",
+        "look_age_",
     )
     typical_noise_: float
     covariance_factor_: Array
@@ -46,10 +54,13 @@ class LearnedGP(DatasetModel):
     feature_scales_: dict[Any, float]
     history_: list[dict[str, Any]]
     row_weight_: Features
+    row_class_: Any
+    trusted_: Mask
     group_rows_: Index
     group_digests_: Digests
     fit_coef_: Array
     fit_factor_: Features
+    look_age_: float
 
     @property
     def typical_noise(self) -> float:
@@ -108,13 +119,22 @@ class LearnedGP(DatasetModel):
             return self.covariance_factor_, self.coef_.T
         return (self.fit_factor_, self.fit_coef_.T) if "fit_coef_" in vars(self) else None
 
-    def _learn_look(self, rows: RowWeights, fit: Posterior) -> None:
+    def _learn_look(self, rows: RowWeights, fit: Posterior, age: float) -> None:
         """Keep the weights of the rows of a second look, and the posterior of the fit before it."""
         self.row_weight_, self.group_rows_ = rows.weights, rows.sizes
-        self.group_digests_ = rows.digests
+        self.group_digests_, self.row_class_ = rows.digests, rows.codes
         self.fit_coef_, self.fit_factor_ = fit.mu.T.copy(), fit.T.astype(np.float32)
+        self.look_age_ = age
 
-    def _row_weights(self) -> RowWeights | None:
+    @property
+    def trusted_groups(self) -> Labels:
+        """Labels of the groups of the fit that were trusted."""
+        return self.groups_[self.trusted_] if "trusted_" in vars(self) else self.groups_[:0]
+
+    @property
+    def row_weights(self) -> RowWeights | None:
+        """What a second look has learned about the rows; None without one."""
         if not self.looked_again:
             return None
-        return RowWeights(self.row_weight_, self.group_rows_, self.group_digests_)
+        codes = vars(self).get("row_class_")
+        return RowWeights(self.row_weight_, self.group_rows_, self.group_digests_, codes)

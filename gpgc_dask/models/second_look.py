@@ -69,6 +69,8 @@ class SecondLook:
         Probabilities with natural class frequencies, from the decision values of the last round.
     rounds : int
         Number of rounds.
+    age : float, default 0
+        Share of the rows whose groups have changed since the weights of the others were computed.
     """
 
     post: Posterior
@@ -76,6 +78,7 @@ class SecondLook:
     class_weight: Array
     calibration: Calibration
     rounds: int
+    age: float = 0.0
 
 
 @dataclass
@@ -94,6 +97,8 @@ class Rounds:
         What each row is left out with; by default its group.
     calibrates : bool
         Whether probabilities are calibrated if there are no rounds.
+    kept : callable, optional
+        Computes the result from that of an earlier fit, in place of the rounds.
     look : SecondLook or None
         The result, as of :func:`look_again`.
     calibration : Calibration or None
@@ -105,6 +110,7 @@ class Rounds:
     n_rounds: int
     together: Index | None = None
     calibrates: bool = False
+    kept: Callable[[FitResult, OpenSweeps], SecondLook] | None = None
     look: SecondLook | None = None
     calibration: Calibration | None = None
 
@@ -117,10 +123,13 @@ class Rounds:
     @property
     def uses_groups(self) -> bool:
         """Whether predictions of rows without their group are needed, and nothing else."""
-        return self.wanted and self.together is None
+        return self.wanted and self.together is None and self.kept is None
 
     def __call__(self, result: FitResult, open_sweeps: OpenSweeps) -> None:
-        if self.n_rounds:
+        if self.kept is not None:
+            self.look = self.kept(result, open_sweeps)
+            self.calibration = self.look.calibration
+        elif self.n_rounds:
             self.look = look_again(
                 result, open_sweeps, self.training, self.class_rule, self.n_rounds, self.together
             )
