@@ -175,8 +175,9 @@ class Attempt:
         if start.post is None or not can_polish(problem):
             return start.params
         run = Run(problem, self.history, SolverState.initial(problem))
+        post = self._correct(start, start.post)
         with np.errstate(over="ignore", invalid="ignore"):
-            return approach(run, start.params, self._correct(start, start.post))
+            return approach(run, start.params, post, start.post, start.leverage_share)
 
     def _correct(self, start: Start, post: Posterior) -> Posterior:
         """The posterior with the labels and the noise that some groups have now.
@@ -186,10 +187,12 @@ class Attempt:
         """
         params = start.params
         scales = np.exp(0.5 * params.log_scales)[self.training.feature_index]
-        if start.post_noise is None or not scales.all():
+        more = np.zeros(params.log_noise.size)
+        if start.post_noise is not None and scales.all():
+            more = np.exp(-params.log_noise) - np.exp(-start.post_noise)
+        if not more.any():
             return post
         moments = posterior_moments(post, scales)
-        more = np.exp(-params.log_noise) - np.exp(-start.post_noise)
         for sign in (1.0, -1.0):
             changed = np.flatnonzero(sign * more > 0)
             if changed.size:

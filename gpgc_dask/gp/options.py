@@ -32,11 +32,14 @@ class Start:
         Its posterior of the weights, from its own labels, if it is known.
     post_noise : array of shape (J,) or None
         ln ε² that the groups have in this posterior; infinity for groups that it does not know.
+    leverage_share : array of shape (J,) or None
+        Leverage of each group in this posterior, as a share of its weight; NaN if it is not known.
     """
 
     params: Hyperparameters
     post: Posterior | None = None
     post_noise: Array | None = None
+    leverage_share: Array | None = None
 
 
 @dataclass(frozen=True)

@@ -96,6 +96,8 @@ class GPGC(LinearGP):
         Labels, and the weight of a row of each; after a second look, in its last round.
     redundancy_ : float
         How many rows of a group count as one, c.
+    leverage_share_ : (J,) array or None
+        Leverage of each group at the optimum as a share of its weight, if a read has computed it.
     typical_noise_ : float
         Weighted median of the noise variances.
     log_evidence_ : float

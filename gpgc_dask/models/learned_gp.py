@@ -8,6 +8,7 @@ import numpy as np
 
 from gpgc_dask.core.arrays import Array, Features, Index, Labels, Mask
 from gpgc_dask.gp.evidence import Posterior
+from gpgc_dask.gp.fit import FitResult
 from gpgc_dask.models.base import DatasetModel
 from gpgc_dask.models.row_weights import Digests, RowWeights
 
@@ -34,6 +35,7 @@ class LearnedGP(DatasetModel):
         "noise_variance_",
         "noise_group_variance_",
         "confidence_",
+        "leverage_share_",
         "trusted_",
         *LOOK_ARRAYS,
     )
@@ -47,6 +49,7 @@ class LearnedGP(DatasetModel):
         "n_features_in_",
         "look_age_",
     )
+    leverage_share_: Array | None = None
     typical_noise_: float
     covariance_factor_: Array
     log_evidence_: float
@@ -125,6 +128,15 @@ class LearnedGP(DatasetModel):
         self.group_digests_, self.row_class_ = rows.digests, rows.codes
         self.fit_coef_, self.fit_factor_ = fit.mu.T.copy(), fit.T.astype(np.float32)
         self.look_age_ = age
+
+    def _learn_leverage(self, result: FitResult) -> None:
+        """Keep the leverages of the groups if a read has computed them at the optimum."""
+        terms, c = result.solution.terms, result.point.params.redundancy
+        weight = result.problem.group_weight(c)
+        self.__dict__.pop("leverage_share_", None)
+        if terms is not None and terms.leverage.size == weight.size:
+            zeros = np.zeros(weight.size)
+            self.leverage_share_ = np.divide(terms.leverage, weight, out=zeros, where=weight > 0)
 
     @property
     def trusted_groups(self) -> Labels:

@@ -330,8 +330,7 @@ class LinearGP(LearnedGP):
             zip(training.feature_groups.tolist(), scales.tolist(), strict=True)
         )
         self.log_evidence_ = result.problem.log_evidence(point)
-        self.converged_ = result.solution.converged
-        self.history_ = result.history.entries
+        self.converged_, self.history_ = result.solution.converged, result.history.entries
         self.n_iter_ = len(self.history_) - (0 if look is None else look.rounds)
         self.n_reads_ = ceil(result.history.reads - 1e-9)
         for name in ("noise_groups_", "noise_group_variance_", "trusted_", *LOOK_ARRAYS):
@@ -346,6 +345,7 @@ class LinearGP(LearnedGP):
         if training.noise_groups is not None:
             self.noise_groups_ = training.noise_groups
             self.noise_group_variance_ = training.owner_values(np.exp(params.log_noise))
+        self._learn_leverage(result)
         self._learn_noise(np.exp(params.log_noise), training.rows.group_weight)
 
     @abstractmethod

@@ -27,6 +27,7 @@ class StartModel(Protocol):
     groups_: Labels
     coef_: Array
     noise_variance_: Array
+    leverage_share_: Array | None
     typical_noise_: float
     redundancy_: float
     feature_scales_: dict[Any, float]
@@ -106,7 +107,11 @@ def start_at(model: StartModel, training: Training, bounds: tuple[float, float])
         return Start(params)
     factor, mean = model.fit_posterior
     post = Posterior.from_factor(factor.astype(np.float64), mean, scales[training.feature_index])
-    return Start(params, post, np.where(known, np.log(variance), np.inf))
+    before = np.where(known, np.log(variance), np.inf)
+    share = None
+    if model.leverage_share_ is not None:
+        share = np.where(before == log_noise, model.leverage_share_[place], np.nan)
+    return Start(params, post, before, share)
 
 
 def _check_same(model: StartModel, training: Training) -> None:

@@ -19,7 +19,7 @@ from gpgc_dask.gp.noise import FixedPointRule, PooledRule
 from gpgc_dask.gp.oracle.base import GroupTerms, TermsRequest
 from gpgc_dask.gp.solvers.convergence import bounded_ratio, gain_tolerance
 from gpgc_dask.gp.solvers.newton import newton_step
-from gpgc_dask.gp.solvers.probes import select_gradient_groups
+from gpgc_dask.gp.solvers.probes import probe_directions, select_gradient_groups
 from gpgc_dask.gp.solvers.problem import Hyperparameters, Problem
 from gpgc_dask.gp.solvers.redundancy import RedundancySearch
 from gpgc_dask.gp.solvers.run import Run
@@ -123,7 +123,13 @@ def polish(
     return Polished(log_noise, c, mean, at_start)
 
 
-def approach(run: Run, start: Hyperparameters, post: Posterior) -> Hyperparameters:
+def approach(
+    run: Run,
+    start: Hyperparameters,
+    post: Posterior,
+    before: Posterior,
+    leverage_share: Array | None = None,
+) -> Hyperparameters:
     """Hyperparameters near the optimum, before any moments are known.
 
     Parameters
@@ -134,15 +140,45 @@ def approach(run: Run, start: Hyperparameters, post: Posterior) -> Hyperparamete
         Hyperparameters of another fit.
     post : Posterior
         The posterior there, or one near it.
+    before : Posterior
+        The posterior of the other fit.
+    leverage_share : array of shape (J,), optional
+        Leverages of the groups in the other fit, as shares of their weights; NaN where they are
+        not known. By default all leverages are computed exactly.
     """
     problem, c = run.problem, start.redundancy
-    request = TermsRequest(gradient_groups=np.ones(problem.n_groups, dtype=bool))
     with run.sweep():
-        terms = problem.oracle.terms(post, start.log_noise, c, leave_out=False, request=request)
+        terms = _first_terms(problem, start, post, before, leverage_share)
     search = run.state.search if problem.estimates_redundancy else None
     polished = polish(run, start, post, terms, c, search=search)
     new = replace(start, log_noise=polished.log_noise, redundancy=polished.redundancy)
     return new if np.all(np.isfinite(new.log_noise)) else start
+
+
+def _first_terms(
+    problem: Problem,
+    start: Hyperparameters,
+    post: Posterior,
+    before: Posterior,
+    leverage_share: Array | None,
+) -> GroupTerms:
+    """Terms at the start, with the gradients of all groups.
+
+    Known leverages change as their estimates do by the same random directions at the two
+    posteriors: then the errors of both estimates are the same, and cancel.
+    """
+    oracle, c = problem.oracle, start.redundancy
+    request = TermsRequest(gradient_groups=np.ones(problem.n_groups, dtype=bool))
+    if leverage_share is None:
+        return oracle.terms(post, start.log_noise, c, leave_out=False, request=request)
+    request = replace(request, directions=probe_directions(post))
+    terms = oracle.terms(post, start.log_noise, c, leave_out=False, request=request)
+    known = leverage_share * problem.group_weight(c)
+    if post is not before:
+        request = TermsRequest(directions=probe_directions(before))
+        old = oracle.terms(before, start.log_noise, c, leave_out=False, request=request).leverage
+        known *= np.divide(terms.leverage, old, out=np.ones(old.size), where=old > 0)
+    return replace(terms, leverage=np.where(np.isnan(known), terms.leverage, known))
 
 
 def _next_noise(problem: Problem, log_noise: Array, terms: GroupTerms, redundancy: float) -> Array:
