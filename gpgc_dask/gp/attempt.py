@@ -201,8 +201,11 @@ class Attempt:
                     part = own.moments(-np.log(sign * more[changed]), params.redundancy)
                 self.history.reads_before += own.reads
                 moments = moments + part.scale(sign)
-        with self._algebra():
-            return posterior(moments, scales)
+        try:
+            with self._algebra():
+                return posterior(moments, scales)
+        except np.linalg.LinAlgError:  # Subtracted rows had smaller class weights in the model.
+            return post
 
     def _resume(self, params: Hyperparameters, moments: Moments | None) -> tuple[Problem, Point]:
         """Start at saved hyperparameters; their moments are read if they were not saved."""

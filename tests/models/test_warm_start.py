@@ -95,6 +95,18 @@ def test_rows_in_memory_need_fewer_steps(n_classes, monkeypatch):
     np.testing.assert_allclose(DATA.X @ warm.coef_.T, DATA.X @ full.coef_.T, atol=2e-3)
 
 
+def test_groups_with_little_noise_are_trusted(before):
+    """Their noise increases to that of good groups: rows are subtracted from the moments."""
+    good = np.argsort(before.noise_variance_)[:4]
+    given = {"redundancy": 2.0, "tol": 1e-6}
+    options = {"groups": DATA.groups, "trusted": good}
+    full = GPGC(**given).fit(DATA.X, DATA.y, **options)
+    warm = GPGC(**given, warm_start=before).fit(DATA.X, DATA.y, **options)
+    assert warm.converged_
+    assert warm.n_iter_ < full.n_iter_
+    assert warm.log_evidence_ == pytest.approx(full.log_evidence_, abs=1e-6 * len(DATA.y))
+
+
 @pytest.mark.parametrize("rounds", [0, 1])
 def test_cheap_reads_come_before_the_first_moments(rounds):
     """They begin at the posterior of the fit; c and noise are then nearly those of the optimum."""
