@@ -86,8 +86,11 @@ class KeptLook:
     calibration: Calibration
     age: float
 
-    def __call__(self, result: FitResult, open_sweeps: OpenSweeps) -> SecondLook:
-        """Correct the second look at the end of a fit: one read of the rows that have changed."""
+    def __call__(self, result: FitResult, open_sweeps: OpenSweeps) -> SecondLook | None:
+        """Correct the second look at the end of a fit: one read of the rows that have changed.
+
+        None if rounding made the moments indefinite.
+        """
         params, history = result.point.params, result.history
         c = params.redundancy
         rows = self._rows(params.log_noise)
@@ -103,8 +106,11 @@ class KeptLook:
                     part = own.moments(log_noise[self.changed], c)
                 moments = moments + part.scale(sign)
         scales = np.exp(0.5 * params.log_scales)[self.training.feature_index]
-        with algebra(history, scales.size):
-            post = posterior(moments, scales)
+        try:
+            with algebra(history, scales.size):
+                post = posterior(moments, scales)
+        except np.linalg.LinAlgError:
+            return None
         history.append_round(f"{SECOND_LOOK} 1")
         factor = self.class_weight[rows.codes]
         weight = np.divide(rows.weights, factor, out=np.zeros(len(rows)), where=factor > 0)

@@ -98,7 +98,8 @@ class Rounds:
     calibrates : bool
         Whether probabilities are calibrated if there are no rounds.
     kept : callable, optional
-        Computes the result from that of an earlier fit, in place of the rounds.
+        Computes the result from that of an earlier fit, in place of the rounds. It returns None if
+        that is not possible.
     look : SecondLook or None
         The result, as of :func:`look_again`.
     calibration : Calibration or None
@@ -110,7 +111,7 @@ class Rounds:
     n_rounds: int
     together: Index | None = None
     calibrates: bool = False
-    kept: Callable[[FitResult, OpenSweeps], SecondLook] | None = None
+    kept: Callable[[FitResult, OpenSweeps], SecondLook | None] | None = None
     look: SecondLook | None = None
     calibration: Calibration | None = None
 
@@ -126,14 +127,18 @@ class Rounds:
         return self.wanted and self.together is None and self.kept is None
 
     def __call__(self, result: FitResult, open_sweeps: OpenSweeps) -> None:
-        if self.kept is not None:
-            self.look = self.kept(result, open_sweeps)
-            self.calibration = self.look.calibration
-        elif self.n_rounds:
-            self.look = look_again(
-                result, open_sweeps, self.training, self.class_rule, self.n_rounds, self.together
-            )
-            self.calibration = None if self.look is None else self.look.calibration
+        if self.n_rounds:
+            look = None if self.kept is None else self.kept(result, open_sweeps)
+            if look is None:
+                look = look_again(
+                    result,
+                    open_sweeps,
+                    self.training,
+                    self.class_rule,
+                    self.n_rounds,
+                    self.together,
+                )
+            self.look, self.calibration = look, None if look is None else look.calibration
         else:
             self.calibration = calibrate_fit(result, open_sweeps, self.training, self.together)
 
