@@ -109,7 +109,7 @@ def main() -> None:
     section.add(
         f"Targets: a ratio of {RATIO_TARGET}, and an evidence within {NATS_PER_ROW_TARGET:g} nats "
         "per row of that of a full fit at the same redundancy. Reads of rows in memory include "
-        "those without products of the features, which cost about a tenth of the others. The last "
+        "those without products of the features, which cost a fraction of the others. The last "
         "column is the difference of the decision values of all rows, in units of their root mean "
         "square. The estimated "
         f"redundancies differ by up to {100 * apart:.2f} %, within the tolerance of the fit. "
