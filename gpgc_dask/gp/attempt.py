@@ -11,7 +11,7 @@ import numpy as np
 from gpgc_dask.core.arrays import Index, group_sums
 from gpgc_dask.core.errors import InputError
 from gpgc_dask.gp.checkpoint import Checkpoint, SavedFit
-from gpgc_dask.gp.evidence import Moments
+from gpgc_dask.gp.evidence import Moments, Posterior, posterior, posterior_moments
 from gpgc_dask.gp.noise import FirstNoiseRule, NoiseModel, groupwise
 from gpgc_dask.gp.options import FitOptions, Start
 from gpgc_dask.gp.oracle.base import SweepOracle, TermsRequest
@@ -175,8 +175,37 @@ class Attempt:
         if start.post is None or not can_polish(problem):
             return start.params
         run = Run(problem, self.history, SolverState.initial(problem))
+        post = self._correct(start, start.post)
         with np.errstate(over="ignore", invalid="ignore"):
-            return approach(run, start.params, start.post)
+            return approach(run, start.params, post, start.post, start.leverage_share)
+
+    def _correct(self, start: Start, post: Posterior) -> Posterior:
+        """The posterior with the labels and the noise that some groups have now.
+
+        Only the rows of the groups whose noise has changed are read. Their labels in the model are
+        not known: they are taken to be those of now, as most of them had little weight there.
+        """
+        params = start.params
+        scales = np.exp(0.5 * params.log_scales)[self.training.feature_index]
+        more = np.zeros(params.log_noise.size)
+        if start.post_noise is not None and scales.all():
+            more = np.exp(-params.log_noise) - np.exp(-start.post_noise)
+        if not more.any():
+            return post
+        moments = posterior_moments(post, scales)
+        for sign in (1.0, -1.0):
+            changed = np.flatnonzero(sign * more > 0)
+            if changed.size:
+                own = self.sweeps.select_groups(changed)
+                with self.history.timed("sweep"):
+                    part = own.moments(-np.log(sign * more[changed]), params.redundancy)
+                self.history.reads_before += own.reads
+                moments = moments + part.scale(sign)
+        try:
+            with self._algebra():
+                return posterior(moments, scales)
+        except np.linalg.LinAlgError:  # Subtracted rows had smaller class weights in the model.
+            return post
 
     def _resume(self, params: Hyperparameters, moments: Moments | None) -> tuple[Problem, Point]:
         """Start at saved hyperparameters; their moments are read if they were not saved."""

@@ -40,6 +40,7 @@ __all__ = [
     "noise_gradient",
     "objective",
     "posterior",
+    "posterior_moments",
     "scale_gradient",
     "scale_hessian",
 ]
@@ -140,6 +141,28 @@ def posterior(moments: Moments, scales: Array) -> Posterior:
     return Posterior(
         inverse, scales[:, None] * whitened_mean, log_det, inverse_diagonal, whitened_mean
     )
+
+
+def posterior_moments(post: Posterior, scales: Array) -> Moments:
+    """The moments that a posterior was computed from, the inverse of :func:`posterior`.
+
+    Parameters
+    ----------
+    post : Posterior
+        The posterior.
+    scales : array of shape (k,)
+        Prior standard deviation σ > 0 of each weight.
+
+    Returns
+    -------
+    Moments
+        G = V⁻¹ − Σ⁻¹ and b = V⁻¹ μ. ``yy`` does not follow from the posterior: it is NaN.
+    """
+    inverse, _ = linalg.lapack.dtrtri(post.T, lower=1)
+    precision = inverse @ inverse.T
+    cross = precision @ post.mu
+    precision.flat[:: len(precision) + 1] -= scales**-2.0
+    return Moments(precision, cross, float("nan"))
 
 
 def objective(moments: Moments, post: Posterior, group_weight: Array, log_noise: Array) -> float:

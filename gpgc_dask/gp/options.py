@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gpgc_dask.core.arrays import Array
 from gpgc_dask.gp.evidence import Posterior
 from gpgc_dask.gp.solvers import Hyperparameters, SolverName
 from gpgc_dask.gp.solvers.redundancy import MIN_GROUPS_FOR_REDUNDANCY
@@ -29,10 +30,16 @@ class Start:
         Its hyperparameters, for the groups of this fit.
     post : Posterior or None
         Its posterior of the weights, from its own labels, if it is known.
+    post_noise : array of shape (J,) or None
+        ln ε² that the groups have in this posterior; infinity for groups that it does not know.
+    leverage_share : array of shape (J,) or None
+        Leverage of each group in this posterior, as a share of its weight; NaN if it is not known.
     """
 
     params: Hyperparameters
     post: Posterior | None = None
+    post_noise: Array | None = None
+    leverage_share: Array | None = None
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from gpgc_dask.core.text import preview
 from gpgc_dask.gp.options import Start
 from gpgc_dask.gp.solvers import SolverName
 from gpgc_dask.gp.training import Training
+from gpgc_dask.models.kept_look import KeptLook, keep_look
 from gpgc_dask.models.linear_gp import LinearGP
 from gpgc_dask.models.protocol import Listener
 from gpgc_dask.models.starting import check_start, start_at
@@ -95,6 +96,8 @@ class GPGC(LinearGP):
         Labels, and the weight of a row of each; after a second look, in its last round.
     redundancy_ : float
         How many rows of a group count as one, c.
+    leverage_share_ : (J,) array or None
+        Leverage of each group at the optimum as a share of its weight, if a read has computed it.
     typical_noise_ : float
         Weighted median of the noise variances.
     log_evidence_ : float
@@ -109,9 +112,16 @@ class GPGC(LinearGP):
     row_weight_ : (N,) array of float32
         Weights of the rows in the last round of the second look, without class weights: group by
         group in the order of ``groups_``.
+    row_class_ : (N,) array of uint8 or uint16
+        Their classes, by number.
+    look_age_ : float
+        Share of the rows whose groups have changed since the last complete second look.
     group_rows_, group_digests_ : (J,) arrays
         Number of rows of each group, and a digest of their labels and weights, by which
         :meth:`leave_group_out` finds the rows of ``row_weight_``.
+    fit_coef_, fit_factor_ : (1, k) or (classes, k) array, (k, k) array of float32
+        ``coef_`` and ``covariance_factor_`` before the second look, where a fit with
+        ``warm_start`` starts.
     calibration_ : Calibration
         Probabilities of decision values, from a second look or a :meth:`review`.
     dataset_ : dict
@@ -167,8 +177,16 @@ class GPGC(LinearGP):
         )
         self.warm_start = warm_start
 
-    def _start(self, training: Training, bounds: tuple[float, float]) -> Start | None:
-        return start_at(self.warm_start, training, bounds) if self._starts_at_a_model else None
+    def _start(
+        self, training: Training, bounds: tuple[float, float], n_rounds: int
+    ) -> tuple[Start | None, KeptLook | None]:
+        if not self._starts_at_a_model:
+            return None, None
+        model, n_classes = self.warm_start, training.rows.n_classes
+        start = start_at(model, training, bounds)
+        settings = (self.class_weight, n_rounds)
+        same = settings == (model.class_weight, model._n_rounds(n_classes))
+        return start, keep_look(model, training) if same and n_rounds else None
 
     def _check_start(self, X: Any) -> None:
         if self._starts_at_a_model:

@@ -33,7 +33,8 @@ from gpgc_dask.gp.oracle.numpy import NumpyOracle
 from gpgc_dask.gp.solvers import SOLVERS, SolverName
 from gpgc_dask.gp.training import Training
 from gpgc_dask.models.decisions import class_probabilities, decide
-from gpgc_dask.models.learned_gp import ROW_ARRAYS, LearnedGP
+from gpgc_dask.models.kept_look import KeptLook
+from gpgc_dask.models.learned_gp import LOOK_ARRAYS, LearnedGP
 from gpgc_dask.models.leave_group_out import (
     code_rows,
     code_units,
@@ -42,7 +43,7 @@ from gpgc_dask.models.leave_group_out import (
 )
 from gpgc_dask.models.protocol import Listener
 from gpgc_dask.models.row_weights import RowWeights
-from gpgc_dask.models.second_look import ClassRule, Rounds
+from gpgc_dask.models.second_look import Rounds
 from gpgc_dask.models.validation import (
     check_features,
     check_new_rows,
@@ -174,8 +175,9 @@ class LinearGP(LearnedGP):
             _check_memory(training, options, n_rounds)
         units = code_units(arrays.together, len(training.rows))
         calibrates = self.rounds is None and training.rows.n_classes > 2
-        rounds = Rounds(training, self._class_rule(training), n_rounds, units, calibrates)
-        start = self._start(training, options.noise_bounds)
+        start, kept = self._start(training, options.noise_bounds, n_rounds)
+        rule = partial(class_weights, self.class_weight, training.classes, training.rows.codes)
+        rounds = Rounds(training, rule, n_rounds, units, calibrates, kept)
         options = replace(options, left_out=rounds.uses_groups, start=start)
         with naming_groups(arrays.groups, arrays.place):
             result = fit(training, options, rounds if rounds.wanted else None)
@@ -190,9 +192,11 @@ class LinearGP(LearnedGP):
     def _check_start(self, X: Any) -> None:
         """Raise an InputError if a fit to X cannot start at the model that it should start at."""
 
-    def _start(self, training: Training, bounds: tuple[float, float]) -> Start | None:
-        """Where to start, if a model is given: within bounds of ln ε²."""
-        return None
+    def _start(
+        self, training: Training, bounds: tuple[float, float], n_rounds: int
+    ) -> tuple[Start | None, KeptLook | None]:
+        """Where to start, if a model is given, within bounds of ln ε²; and its second look."""
+        return None, None
 
     def _warn_unless_converged(self) -> None:
         if not self.converged_:
@@ -306,9 +310,6 @@ class LinearGP(LearnedGP):
             raise InputError(f"rounds must be a whole number of at least 0, got {self.rounds!r}")
         return int(self.rounds)
 
-    def _class_rule(self, training: Training) -> ClassRule:
-        return partial(class_weights, self.class_weight, training.classes, training.rows.codes)
-
     def _noise_floor(self) -> float:
         floor = check_positive("noise_floor", self.noise_floor)
         if floor >= MAX_NOISE:
@@ -329,11 +330,10 @@ class LinearGP(LearnedGP):
             zip(training.feature_groups.tolist(), scales.tolist(), strict=True)
         )
         self.log_evidence_ = result.problem.log_evidence(point)
-        self.converged_ = result.solution.converged
-        self.history_ = result.history.entries
+        self.converged_, self.history_ = result.solution.converged, result.history.entries
         self.n_iter_ = len(self.history_) - (0 if look is None else look.rounds)
         self.n_reads_ = ceil(result.history.reads - 1e-9)
-        for name in ("noise_groups_", "noise_group_variance_", "trusted_", *ROW_ARRAYS):
+        for name in ("noise_groups_", "noise_group_variance_", "trusted_", *LOOK_ARRAYS):
             self.__dict__.pop(name, None)
         if training.trusted is not None:
             self.trusted_ = training.trusted
@@ -341,11 +341,11 @@ class LinearGP(LearnedGP):
             self.calibration_ = rounds.calibration
         if look is not None:
             kept = RowWeights.from_rows(look.row_weight, training.rows, training.sample_weight)
-            self.row_weight_, self.group_rows_ = kept.weights, kept.sizes
-            self.group_digests_ = kept.digests
+            self._learn_look(kept, point.post, look.age)
         if training.noise_groups is not None:
             self.noise_groups_ = training.noise_groups
             self.noise_group_variance_ = training.owner_values(np.exp(params.log_noise))
+        self._learn_leverage(result)
         self._learn_noise(np.exp(params.log_noise), training.rows.group_weight)
 
     @abstractmethod
@@ -455,7 +455,7 @@ class LinearGP(LearnedGP):
         if arrays.y is None or arrays.groups is None:
             raise InputError("y and groups are missing: pass those that the model was fitted with")
         X = check_new_rows(self, X, counted=True)
-        rows, names, weight = code_rows(self, X, arrays, self.class_weight_, self._row_weights())
+        rows, names, weight = code_rows(self, X, arrays, self.class_weight_, self.row_weights)
         size = check_weights("area", arrays.area, len(rows)) * (weight > 0)
         units = code_units(arrays.together, len(rows))
         values = leave_out_predictions(self, X, rows, self._noise_of(names, arrays.rejected), units)

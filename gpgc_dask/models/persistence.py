@@ -265,7 +265,7 @@ def _read_model(stored: _Stored, estimator: str) -> FittedModel:
 def _write(model: FittedModel, location: Location) -> None:
     group = location.group("a")
     for name in model.saved_arrays:
-        if hasattr(model, name):
+        if getattr(model, name, None) is not None:
             _write_array(group, name, np.asarray(getattr(model, name)))
     for name in SAVED_LABELS:
         if hasattr(model, name):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from gpgc_dask.core.arrays import Array, Features, Index, Labels
+from gpgc_dask.core.arrays import Array, Features, Index, Labels, Mask
 from gpgc_dask.core.errors import InputError
 from gpgc_dask.core.labels import find_labels
 from gpgc_dask.core.text import preview
@@ -30,11 +31,14 @@ class RowWeights:
         Number of rows of each group.
     digests : (J,) array of uint64
         Digest of the labels and weights that the caller passed for the rows of each group.
+    codes : (N,) array of uint8 or uint16, or None
+        Classes of the rows in the order of ``weights``; None if an older version has saved them.
     """
 
     weights: Features
     sizes: Index
     digests: Digests
+    codes: npt.NDArray[np.unsignedinteger[Any]] | None = None
 
     @classmethod
     def from_rows(cls, weights: Features, rows: Rows, sample_weight: Array) -> RowWeights:
@@ -42,7 +46,8 @@ class RowWeights:
         order = np.argsort(rows.groups, kind="stable")
         sizes = rows.group_sizes
         digests = _digests(rows.codes[order], sample_weight[order], sizes)
-        return cls(weights[order], sizes, digests)
+        codes = rows.codes[order].astype(np.min_scalar_type(rows.n_classes))
+        return cls(weights[order], sizes, digests, codes)
 
     def find(self, groups: Labels, names: Labels, rows: Rows, sample_weight: Array) -> Array:
         """Weights (N,) of rows, of all groups of the fit or of some of them.
@@ -68,24 +73,42 @@ class RowWeights:
         InputError
             If a group has other rows, labels or weights than in the fit.
         """
-        order = np.argsort(rows.groups, kind="stable")
-        sizes = rows.group_sizes
         place, known = find_labels(groups, names)
-        digests = _digests(rows.codes[order], sample_weight[order], sizes)
-        other = known & ((sizes != self.sizes[place]) | (digests != self.digests[place]))
+        other = known & self.differ(place, rows, sample_weight)
         if other.any():
             raise InputError(
                 f"the rows of group(s) {preview(names[other])} are not those of the fit, whose "
                 "weights the second look has learned: pass all rows of a group with the labels and "
                 "sample_weight of the fit, or fit the model to these rows"
             )
-        starts = np.cumsum(self.sizes) - self.sizes
-        position = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        index = np.repeat(np.where(known, starts[place], 0), sizes) + position
-        own = np.repeat(known, sizes)
+        order, index = self._order(place, known, rows)
+        own = known[rows.groups[order]]
         found = np.zeros(len(rows))
         found[order[own]] = self.weights[index[own]]
         return found
+
+    def differ(self, place: Index, rows: Rows, sample_weight: Array) -> Mask:
+        """Whether groups at ``place`` among those of the fit have other rows, labels or weights."""
+        order = np.argsort(rows.groups, kind="stable")
+        digests = _digests(rows.codes[order], sample_weight[order], rows.group_sizes)
+        other: Mask = rows.group_sizes != self.sizes[place]
+        return other | (digests != self.digests[place])
+
+    def at(self, place: Index, rows: Rows) -> tuple[Array, Index]:
+        """Weights and classes (N,) in the fit of rows of its groups at ``place``, all of them."""
+        assert self.codes is not None
+        order, index = self._order(place, np.ones(place.size, dtype=bool), rows)
+        weights, codes = np.empty(len(rows)), np.empty(len(rows), dtype=np.intp)
+        weights[order], codes[order] = self.weights[index], self.codes[index]
+        return weights, codes
+
+    def _order(self, place: Index, known: Mask, rows: Rows) -> tuple[Index, Index]:
+        """(N,) rows by group, and where the row of the fit is that each of them was."""
+        order = np.argsort(rows.groups, kind="stable")
+        sizes = rows.group_sizes
+        starts = np.cumsum(self.sizes) - self.sizes
+        position = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        return order, np.repeat(np.where(known, starts[place], 0), sizes) + position
 
 
 def _digests(codes: Index, weight: Array, sizes: Index) -> Digests:

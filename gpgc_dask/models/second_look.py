@@ -69,6 +69,8 @@ class SecondLook:
         Probabilities with natural class frequencies, from the decision values of the last round.
     rounds : int
         Number of rounds.
+    age : float, default 0
+        Share of the rows whose groups have changed since the weights of the others were computed.
     """
 
     post: Posterior
@@ -76,6 +78,7 @@ class SecondLook:
     class_weight: Array
     calibration: Calibration
     rounds: int
+    age: float = 0.0
 
 
 @dataclass
@@ -94,6 +97,9 @@ class Rounds:
         What each row is left out with; by default its group.
     calibrates : bool
         Whether probabilities are calibrated if there are no rounds.
+    kept : callable, optional
+        Computes the result from that of an earlier fit, in place of the rounds. It returns None if
+        that is not possible.
     look : SecondLook or None
         The result, as of :func:`look_again`.
     calibration : Calibration or None
@@ -105,6 +111,7 @@ class Rounds:
     n_rounds: int
     together: Index | None = None
     calibrates: bool = False
+    kept: Callable[[FitResult, OpenSweeps], SecondLook | None] | None = None
     look: SecondLook | None = None
     calibration: Calibration | None = None
 
@@ -117,14 +124,21 @@ class Rounds:
     @property
     def uses_groups(self) -> bool:
         """Whether predictions of rows without their group are needed, and nothing else."""
-        return self.wanted and self.together is None
+        return self.wanted and self.together is None and self.kept is None
 
     def __call__(self, result: FitResult, open_sweeps: OpenSweeps) -> None:
         if self.n_rounds:
-            self.look = look_again(
-                result, open_sweeps, self.training, self.class_rule, self.n_rounds, self.together
-            )
-            self.calibration = None if self.look is None else self.look.calibration
+            look = None if self.kept is None else self.kept(result, open_sweeps)
+            if look is None:
+                look = look_again(
+                    result,
+                    open_sweeps,
+                    self.training,
+                    self.class_rule,
+                    self.n_rounds,
+                    self.together,
+                )
+            self.look, self.calibration = look, None if look is None else look.calibration
         else:
             self.calibration = calibrate_fit(result, open_sweeps, self.training, self.together)
 

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gpgc_dask.core.arrays import Array, Labels
+from gpgc_dask.core.arrays import Array, Features, Labels
 from gpgc_dask.core.errors import InputError, InputTypeError
 from gpgc_dask.core.labels import find_labels
 from gpgc_dask.core.text import preview
@@ -26,8 +26,8 @@ class StartModel(Protocol):
     classes_: Labels
     groups_: Labels
     coef_: Array
-    covariance_factor_: Array
     noise_variance_: Array
+    leverage_share_: Array | None
     typical_noise_: float
     redundancy_: float
     feature_scales_: dict[Any, float]
@@ -35,7 +35,7 @@ class StartModel(Protocol):
     @property
     def is_fitted(self) -> bool: ...
     @property
-    def looked_again(self) -> bool: ...
+    def fit_posterior(self) -> tuple[Features, Array] | None: ...
     @property
     def dataset_info(self) -> dict[str, Any] | None: ...
 
@@ -71,8 +71,6 @@ def check_start(model: StartModel, wanted: Any, X: Any) -> None:
 def start_at(model: StartModel, training: Training, bounds: tuple[float, float]) -> Start | None:
     """The noise, scales and redundancy of a model for the groups and features of a fit.
 
-    The posterior is that of the fit, too, unless a second look has changed it.
-
     Parameters
     ----------
     model : GPGC
@@ -105,10 +103,15 @@ def start_at(model: StartModel, training: Training, bounds: tuple[float, float])
     scales = np.array([model.feature_scales_[name] for name in training.feature_groups.tolist()])
     with np.errstate(divide="ignore"):
         params = Hyperparameters(log_noise, 2.0 * np.log(scales), float(model.redundancy_))
-    if model.looked_again:
+    if model.fit_posterior is None:
         return Start(params)
-    scales = scales[training.feature_index]
-    return Start(params, Posterior.from_factor(model.covariance_factor_, model.coef_.T, scales))
+    factor, mean = model.fit_posterior
+    post = Posterior.from_factor(factor.astype(np.float64), mean, scales[training.feature_index])
+    before = np.where(known, np.log(variance), np.inf)
+    share = None
+    if model.leverage_share_ is not None:
+        share = np.where(before == log_noise, model.leverage_share_[place], np.nan)
+    return Start(params, post, before, share)
 
 
 def _check_same(model: StartModel, training: Training) -> None:

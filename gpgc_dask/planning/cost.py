@@ -30,20 +30,13 @@ def count_products(shape: Shape, sweeps: Sweeps, *, estimate_redundancy: bool) -
     square = float(shape.n_rows) * shape.n_features**2
     linear = float(shape.n_rows) * shape.n_features
     with_linear = sweeps.steps + (sweeps.certificates if estimate_redundancy else 0.0)
+    with_linear += sweeps.looks + sweeps.final_looks
     sample = GRAMS_PER_SAMPLE * float(sweeps.sample_rows) * shape.n_features**2
     return (
-        square * (sweeps.surveys + sweeps.steps + sweeps.certificates + sweeps.looks)
-        + (sweeps.looks + sweeps.final_looks) * float(shape.n_rows) * _group_products(shape)
+        square * (sweeps.surveys + sweeps.steps + sweeps.certificates)
         + linear * LINEAR_PRODUCTS * with_linear
         + sample
     )
-
-
-def _group_products(shape: Shape) -> float:
-    """Multiply-adds per row to predict the rows of a group without it: products and a solve."""
-    k = float(shape.n_features)
-    size = min(shape.n_rows / shape.n_groups, k)
-    return size * (k + size)
 
 
 def estimate_seconds(
@@ -70,9 +63,8 @@ def estimate_seconds(
         sweeps.surveys * (gram + read)
         + sweeps.steps * (gram + read + linear + leave_out)
         + sweeps.certificates * certificate
-        + sweeps.looks * (k * k / machine.triangular_per_second + read + linear)
-        + (sweeps.looks + sweeps.final_looks)
-        * (_group_products(shape) / machine.products_per_second)
+        + sweeps.looks * (read + linear)
+        + (sweeps.looks + sweeps.final_looks) * k * machine.leave_out_seconds
         - sweeps.shared * read
     )
     n_tasks = count_tasks(shape.n_rows, shape.n_features, threads)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -94,6 +95,16 @@ def test_probes_estimate_leverages_and_the_mean_is_exact(dtype):
         projection.exact_rows([F], np.arange(3))
 
 
+def dense_shift(Z, precision, residual, starts):
+    """(n, t) f − f^(−j) = (I − H P)⁻¹ r − r, group by group."""
+    shift = np.empty(residual.shape)
+    for start, stop in pairwise([*starts, len(Z)]):
+        own = slice(start, stop)
+        matrix = np.eye(stop - start) - Z[own] @ Z[own].T * precision[own]
+        shift[own] = np.linalg.solve(matrix, residual[own]) - residual[own]
+    return shift
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("whitened", [True, False])
 @pytest.mark.parametrize("t", [1, 3])
@@ -106,18 +117,19 @@ def test_leave_out_terms_by_gradients_and_by_factorisation(dtype, whitened, t):
     post = a_posterior(F, precision)
     residual = rng.standard_normal((len(F), t))
     Z = F @ post.T.T
-    exact = Projection(post, Arithmetic(np.dtype("float64")))
-    shift = leave_out_shift(Z, precision, residual, starts, [F], exact)
+    shift = dense_shift(Z, precision, residual, starts)
     expected = np.add.reduceat(precision * (residual * shift).sum(1), starts)
     arithmetic = Arithmetic(np.dtype(dtype), np.full(15, 1.0))
     projection = Projection(post, arithmetic)
     A = Workspace(arithmetic).load([F.astype(dtype)])
     if whitened:
         A = projection.whiten(A)
-    found = leave_out_terms(
-        A, precision, residual, starts, [F.astype(dtype)], projection, whitened=whitened
-    )
-    np.testing.assert_allclose(found, expected, rtol=2e-3 if dtype == "float32" else 1e-8)
+    given = A, precision, residual, starts, [F.astype(dtype)], projection
+    single = dtype == "float32"
+    found = leave_out_terms(*given, whitened=whitened)
+    np.testing.assert_allclose(found, expected, rtol=2e-3 if single else 1e-8)
+    found = leave_out_shift(*given, whitened=whitened)
+    np.testing.assert_allclose(found, shift, rtol=1e-4, atol=1e-4 if single else 1e-10)
 
 
 def test_leave_out_of_a_group_that_determines_the_model_alone():
@@ -127,14 +139,17 @@ def test_leave_out_of_a_group_that_determines_the_model_alone():
     precision = np.where(np.arange(60) < 30, 1e6, 1e-3)
     post = a_posterior(F, precision)
     residual = rng.standard_normal((60, 1))
-    exact = Projection(post, Arithmetic(np.dtype("float64")))
     starts = np.array([0, 30])
-    shift = leave_out_shift(F @ post.T.T, precision, residual, starts, [F], exact)
+    shift = dense_shift(F @ post.T.T, precision, residual, starts)
     expected = np.add.reduceat(precision * (residual * shift).sum(1), starts)
     single = Projection(post, Arithmetic(np.dtype("float32")))
     narrow = F.astype("float32")
     found = leave_out_terms(narrow.copy(), precision, residual, starts, [F], single, whitened=False)
     np.testing.assert_allclose(found, expected, rtol=1e-3)
+    for whitened in (False, True):
+        rows = single.whiten(narrow.copy()) if whitened else narrow.copy()
+        found = leave_out_shift(rows, precision, residual, starts, [F], single, whitened=whitened)
+        np.testing.assert_allclose(found, shift, rtol=1e-3, atol=1e-3)
 
 
 def test_factor_is_not_sent_with_directions_alone():

@@ -13,7 +13,7 @@ import pytest
 from gpgc_dask import GP, GPGC, RunOptions, load, open_dataset
 from gpgc_dask.core.errors import InputError, InputTypeError
 from gpgc_dask.data.verdicts import Verdict, VerdictLog
-from gpgc_dask.gp.evidence import Moments, Posterior, posterior
+from gpgc_dask.gp.evidence import Moments, Posterior, posterior, posterior_moments
 from gpgc_dask.pipelines.ingest import ingest
 from gpgc_dask.pipelines.train import train
 from gpgc_dask.storage.location import Location
@@ -46,13 +46,16 @@ def test_the_same_optimum(before, solver, backend):
     np.testing.assert_allclose(warm.coef_, full.coef_, rtol=0.01, atol=1e-3)
 
 
-@pytest.mark.parametrize("backend", ["numpy", "dask"])
-def test_unchanged_data_is_certified_at_once(before, backend):
-    """One read for the moments, one for the certificate, two for the second look."""
+@pytest.mark.parametrize(("backend", "reads"), [("numpy", 4), ("dask", 2)])
+def test_unchanged_data_is_certified_at_once(before, backend, reads):
+    """One read for the moments, one for the certificate; the second look is that of the model.
+
+    In memory two reads without moments come first.
+    """
     X = DATA.X if backend == "numpy" else da.from_array(DATA.X, chunks=(300, -1))
     again = GPGC(redundancy=2.0, tol=1e-6, warm_start=before).fit(X, DATA.y, groups=DATA.groups)
     assert again.n_iter_ == 1
-    assert again.n_reads_ == 4
+    assert again.n_reads_ == reads
     assert again.log_evidence_ == pytest.approx(before.log_evidence_, abs=1e-6)
     np.testing.assert_allclose(again.coef_, before.coef_, rtol=1e-3, atol=1e-5)
 
@@ -79,10 +82,11 @@ def test_rows_in_memory_need_fewer_steps(n_classes, monkeypatch):
     first = GPGC(**given).fit(DATA.X, labels(DATA.y), groups=DATA.groups)
     full = GPGC(**given).fit(DATA.X, labels(CORRECTED), **options)
     warm = GPGC(**given, warm_start=first).fit(DATA.X, labels(CORRECTED), **options)
-    monkeypatch.setattr("gpgc_dask.gp.solvers.fixed_point.can_polish", lambda problem: False)
+    for place in ("gpgc_dask.gp.attempt", "gpgc_dask.gp.solvers.fixed_point"):
+        monkeypatch.setattr(f"{place}.can_polish", lambda problem: False)
     plain = GPGC(**given, warm_start=first).fit(DATA.X, labels(CORRECTED), **options)
-    gains = [model.history_[1]["predicted_gain"] for model in (warm, plain)]
-    assert gains[0] < 0.5 * gains[1]
+    gains = [model.history_[0]["predicted_gain"] for model in (warm, plain)]
+    assert gains[0] < 0.02 * gains[1]
     assert warm.converged_
     assert warm.log_evidence_ == pytest.approx(full.log_evidence_, abs=1e-6 * len(DATA.y))
     # A row whose decision value is nearly 0 changes the agreement of its group by a step.
@@ -91,20 +95,34 @@ def test_rows_in_memory_need_fewer_steps(n_classes, monkeypatch):
     np.testing.assert_allclose(DATA.X @ warm.coef_.T, DATA.X @ full.coef_.T, atol=2e-3)
 
 
-def test_the_posterior_of_a_model_without_a_second_look_serves():
-    """Cheap reads come before the first moments: the first certificate is nearly good enough."""
+def test_groups_with_little_noise_are_trusted(before):
+    """Their noise increases to that of good groups: rows are subtracted from the moments."""
+    good = np.argsort(before.noise_variance_)[:4]
+    given = {"redundancy": 2.0, "tol": 1e-6}
+    options = {"groups": DATA.groups, "trusted": good}
+    full = GPGC(**given).fit(DATA.X, DATA.y, **options)
+    warm = GPGC(**given, warm_start=before).fit(DATA.X, DATA.y, **options)
+    assert warm.converged_
+    assert warm.n_iter_ < full.n_iter_
+    assert warm.log_evidence_ == pytest.approx(full.log_evidence_, abs=1e-6 * len(DATA.y))
+
+
+@pytest.mark.parametrize("rounds", [0, 1])
+def test_cheap_reads_come_before_the_first_moments(rounds):
+    """They begin at the posterior of the fit; c and noise are then nearly those of the optimum."""
     options = {"groups": DATA.groups, "trusted": WRONG}
-    full = GPGC(rounds=0).fit(DATA.X, CORRECTED, **options)
-    gains = {}
-    for rounds in (0, 1):
-        first = GPGC(rounds=rounds).fit(DATA.X, DATA.y, groups=DATA.groups)
-        warm = GPGC(rounds=0, warm_start=first).fit(DATA.X, CORRECTED, **options)
-        gains[rounds] = warm.history_[0]["predicted_gain"]
-        same = GPGC(rounds=0, redundancy=warm.redundancy_).fit(DATA.X, CORRECTED, **options)
-        assert warm.converged_
-        assert warm.log_evidence_ == pytest.approx(same.log_evidence_, abs=1e-6 * len(DATA.y))
-        assert warm.redundancy_ == pytest.approx(full.redundancy_, rel=0.01)
-    assert gains[0] < 0.1 * gains[1]
+    # The evidence depends on the noise of trusted groups, which is not at an optimum of its own.
+    given = {"rounds": 0, "tol": 1e-5}
+    full = GPGC(**given).fit(DATA.X, CORRECTED, **options)
+    first = GPGC(rounds=rounds, tol=1e-5).fit(DATA.X, DATA.y, groups=DATA.groups)
+    warm = GPGC(**given, warm_start=first).fit(DATA.X, CORRECTED, **options)
+    assert warm.converged_
+    assert warm.history_[0]["predicted_gain"] < 0.005
+    assert warm.history_[0]["redundancy_ratio"] == pytest.approx(1.0, abs=0.005)
+    assert warm.n_iter_ < full.n_iter_
+    same = GPGC(**given, redundancy=warm.redundancy_).fit(DATA.X, CORRECTED, **options)
+    assert warm.log_evidence_ == pytest.approx(same.log_evidence_, abs=1e-6 * len(DATA.y))
+    assert warm.redundancy_ == pytest.approx(full.redundancy_, rel=0.01)
 
 
 def test_a_posterior_is_known_from_its_factor():
@@ -119,6 +137,9 @@ def test_a_posterior_is_known_from_its_factor():
         float(precision.sum()),
     )
     wanted = posterior(moments, scales)
+    again = posterior_moments(wanted, scales)
+    np.testing.assert_allclose(again.gram, moments.gram, atol=1e-8 * np.abs(moments.gram).max())
+    np.testing.assert_allclose(again.cross, moments.cross, atol=1e-8 * np.abs(moments.cross).max())
     found = Posterior.from_factor(model.covariance_factor_, model.coef_.T, scales)
     for field in fields(Posterior):
         np.testing.assert_allclose(

@@ -272,7 +272,9 @@ class Sweep:
         left_out = None
         starts = np.flatnonzero(np.diff(local, prepend=-1))
         if self.predict:
-            shift = leave_out_shift(A, precision, residual, starts, pieces, self.projection)
+            shift = leave_out_shift(
+                A, precision, residual, starts, pieces, self.projection, whitened=True
+            )
             left_out = f - shift
             table[2] = group_sums(local, precision * (residual * shift).sum(1), groups.size)
         elif self.leave_out:
@@ -341,7 +343,8 @@ class Sweep:
         work = Workspace(self.projection.arithmetic)
         for start, stop, pieces in batches:
             part = rows.take(slice(start, stop))
-            predictions[start:stop] = self._left_out(work, pieces, part, first_row + start)
+            A = work.load(pieces)
+            predictions[start:stop] = self._left_out(A, pieces, part, first_row + start)
         return predictions
 
     def reweight(
@@ -354,24 +357,23 @@ class Sweep:
         sums = Accumulator(k, t, self.projection.arithmetic.dtype)
         for start, stop, pieces in batches:
             part = rows.take(slice(start, stop))
-            values[start:stop] = self._left_out(work, pieces, part, first_row + start)
+            A = work.load(pieces)
+            values[start:stop] = self._left_out(A, pieces, part, first_row + start)
             weights[start:stop] = rule(values[start:stop], part)
             part = replace(part, weights=weights[start:stop].astype(np.float64))
             precision = part.precision(self.log_noise, self.redundancy)
-            sums.add(work.load(pieces), precision, part.targets())
+            sums.add(A, precision, part.targets())
         return Reweighted(values, weights, sums.sums())
 
-    def _left_out(
-        self, work: Workspace, pieces: list[Features], rows: Rows, first_row: int
-    ) -> Array:
+    def _left_out(self, A: Features, pieces: list[Features], rows: Rows, first_row: int) -> Array:
+        """(n, t) the same predictions for the loaded rows of one batch, which stay as they are."""
         precision = rows.precision(self.log_noise, self.redundancy)
-        A = work.load(pieces)
         mean, _ = self.projection.predict(A)
         if not np.all(np.isfinite(mean)):
             check_finite(A, first_row)
         starts = np.flatnonzero(np.diff(rows.groups, prepend=-1))
-        residual = rows.targets() - mean
-        Z = self.projection.whiten(A)
-        shift = leave_out_shift(Z, precision, residual, starts, pieces, self.projection)
+        shift = leave_out_shift(
+            A, precision, rows.targets() - mean, starts, pieces, self.projection, whitened=False
+        )
         left_out: Array = mean - shift
         return left_out

@@ -19,8 +19,9 @@ from gpgc_dask.gp.noise import FixedPointRule, PooledRule
 from gpgc_dask.gp.oracle.base import GroupTerms, TermsRequest
 from gpgc_dask.gp.solvers.convergence import bounded_ratio, gain_tolerance
 from gpgc_dask.gp.solvers.newton import newton_step
-from gpgc_dask.gp.solvers.probes import select_gradient_groups
+from gpgc_dask.gp.solvers.probes import probe_directions, select_gradient_groups
 from gpgc_dask.gp.solvers.problem import Hyperparameters, Problem
+from gpgc_dask.gp.solvers.redundancy import RedundancySearch
 from gpgc_dask.gp.solvers.run import Run
 
 __all__ = ["Polished", "approach", "can_polish", "polish"]
@@ -40,6 +41,8 @@ class Polished:
     ----------
     log_noise : array of shape (J,)
         New ln ε² of each group.
+    redundancy : float
+        Redundancy that this noise is for.
     mean : array of shape (k, t)
         Weights of the features that it belongs to.
     terms : GroupTerms
@@ -48,6 +51,7 @@ class Polished:
     """
 
     log_noise: Array
+    redundancy: float
     mean: Array
     terms: GroupTerms
 
@@ -60,7 +64,13 @@ def can_polish(problem: Problem) -> bool:
 
 
 def polish(
-    run: Run, start: Hyperparameters, post: Posterior, terms: GroupTerms, redundancy: float
+    run: Run,
+    start: Hyperparameters,
+    post: Posterior,
+    terms: GroupTerms,
+    redundancy: float,
+    *,
+    search: RedundancySearch | None = None,
 ) -> Polished:
     """Improve the noise of all groups for another redundancy.
 
@@ -76,37 +86,50 @@ def polish(
         Exact terms there, with the gradients of all groups.
     redundancy : float
         The redundancy c of the new noise.
+    search : RedundancySearch, optional
+        Improves c at the end. By default it stays.
     """
-    problem = run.problem
-    params = replace(start, redundancy=redundancy)
-    ratio = start.redundancy / redundancy
+    problem, c = run.problem, redundancy
+    params = replace(start, redundancy=c)
+    ratio = start.redundancy / c
     terms = _scale(terms, np.full(problem.n_groups, ratio))
     exact, mean = terms, post.mu
     everything = np.ones(problem.n_groups, dtype=bool)
     tolerance = gain_tolerance(problem)
-    for _ in range(MAX_READS):
-        new = replace(params, log_noise=_next_noise(problem, params.log_noise, terms, redundancy))
+    for number in range(MAX_READS):
+        new = replace(params, log_noise=_next_noise(problem, params.log_noise, terms, c))
         with run.algebra():
             mean, gain = newton_step(problem, terms, params, mean, new, post)
+        # Far less is left after such a step.
+        last = gain <= tolerance or number == MAX_READS - 1
         with run.sweep():
             request = TermsRequest(mean, np.empty((len(mean), 0)), everything)
             terms = problem.oracle.terms(
-                post, new.log_noise, redundancy, leave_out=False, request=request
+                post, new.log_noise, c, leave_out=last and search is not None, request=request
             )
         # The covariance of the weights hardly changes, so leverages change as the precisions do.
         change = np.exp(start.log_noise - new.log_noise)
         terms, params = replace(terms, leverage=exact.leverage * change), new
-        if gain <= tolerance:  # Far less is left after the step.
+        if last:
             break
-    log_noise = _next_noise(problem, params.log_noise, terms, redundancy)
     at_start = _scale(terms, np.exp(params.log_noise - start.log_noise) / ratio)
     assert at_start.weight_gradients is not None
     selected = at_start.weight_gradients[select_gradient_groups(problem)]
     at_start = replace(at_start, weight_gradients=selected)
-    return Polished(log_noise, mean, at_start)
+    if search is not None:
+        c = search.next(c, bounded_ratio(problem, c, run.ratio(terms)) or 1.0, settled=False)
+        terms = _scale(terms, np.full(problem.n_groups, redundancy / c))
+    log_noise = _next_noise(problem, params.log_noise, terms, c)
+    return Polished(log_noise, c, mean, at_start)
 
 
-def approach(run: Run, start: Hyperparameters, post: Posterior) -> Hyperparameters:
+def approach(
+    run: Run,
+    start: Hyperparameters,
+    post: Posterior,
+    before: Posterior,
+    leverage_share: Array | None = None,
+) -> Hyperparameters:
     """Hyperparameters near the optimum, before any moments are known.
 
     Parameters
@@ -116,19 +139,46 @@ def approach(run: Run, start: Hyperparameters, post: Posterior) -> Hyperparamete
     start : Hyperparameters
         Hyperparameters of another fit.
     post : Posterior
-        The posterior there, from the labels of that fit.
+        The posterior there, or one near it.
+    before : Posterior
+        The posterior of the other fit.
+    leverage_share : array of shape (J,), optional
+        Leverages of the groups in the other fit, as shares of their weights; NaN where they are
+        not known. By default all leverages are computed exactly.
     """
     problem, c = run.problem, start.redundancy
-    request = TermsRequest(gradient_groups=np.ones(problem.n_groups, dtype=bool))
-    leave_out = problem.estimates_redundancy
     with run.sweep():
-        terms = problem.oracle.terms(post, start.log_noise, c, leave_out=leave_out, request=request)
-    ratio = bounded_ratio(problem, c, run.ratio(terms))
-    if ratio is not None:
-        c = run.state.search.next(c, ratio, settled=False)
-    log_noise = polish(run, start, post, terms, c).log_noise
-    found = replace(start, log_noise=log_noise, redundancy=c)
-    return found if np.all(np.isfinite(log_noise)) else start
+        terms = _first_terms(problem, start, post, before, leverage_share)
+    search = run.state.search if problem.estimates_redundancy else None
+    polished = polish(run, start, post, terms, c, search=search)
+    new = replace(start, log_noise=polished.log_noise, redundancy=polished.redundancy)
+    return new if np.all(np.isfinite(new.log_noise)) else start
+
+
+def _first_terms(
+    problem: Problem,
+    start: Hyperparameters,
+    post: Posterior,
+    before: Posterior,
+    leverage_share: Array | None,
+) -> GroupTerms:
+    """Terms at the start, with the gradients of all groups.
+
+    Known leverages change as their estimates do by the same random directions at the two
+    posteriors: then the errors of both estimates are the same, and cancel.
+    """
+    oracle, c = problem.oracle, start.redundancy
+    request = TermsRequest(gradient_groups=np.ones(problem.n_groups, dtype=bool))
+    if leverage_share is None:
+        return oracle.terms(post, start.log_noise, c, leave_out=False, request=request)
+    request = replace(request, directions=probe_directions(post))
+    terms = oracle.terms(post, start.log_noise, c, leave_out=False, request=request)
+    known = leverage_share * problem.group_weight(c)
+    if post is not before:
+        request = TermsRequest(directions=probe_directions(before))
+        old = oracle.terms(before, start.log_noise, c, leave_out=False, request=request).leverage
+        known *= np.divide(terms.leverage, old, out=np.ones(old.size), where=old > 0)
+    return replace(terms, leverage=np.where(np.isnan(known), terms.leverage, known))
 
 
 def _next_noise(problem: Problem, log_noise: Array, terms: GroupTerms, redundancy: float) -> Array:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
-from gpgc_dask.core.arrays import Array, Mask
+from gpgc_dask.core.arrays import Mask
 from gpgc_dask.core.threads import algebra_threads
 from gpgc_dask.gp.oracle.base import GroupTerms, TermsRequest
 from gpgc_dask.gp.solvers.convergence import Certificate, certify, is_converged
@@ -44,8 +44,8 @@ class Run:
         Called with the point and the state after every read of the data.
     predict : bool
         Whether to predict each row without its group in the read that certifies the optimum.
-    left_out : tuple of Point and array of shape (N, t), or None
-        The last of these predictions, and the point that they belong to.
+    exact : tuple of Point and GroupTerms, or None
+        The last exact terms, and the point that they belong to.
     """
 
     problem: Problem
@@ -53,7 +53,7 @@ class Run:
     state: SolverState
     save_state: SaveState | None = None
     predict: bool = False
-    left_out: tuple[Point, Array] | None = None
+    exact: tuple[Point, GroupTerms] | None = None
 
     def save(self, point: Point) -> None:
         """Save the point and the state: a stopped fit can be resumed here."""
@@ -88,7 +88,7 @@ class Run:
                     gradient_groups=gradient_groups, left_out=final and self.predict
                 ),
             )
-        self.left_out = None if terms.left_out is None else (point, terms.left_out)
+        self.exact = (point, terms)
         return terms
 
     def ratio(self, terms: GroupTerms) -> float | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from gpgc_dask.core.arrays import Array
+from gpgc_dask.gp.oracle.base import GroupTerms
 from gpgc_dask.gp.solvers.convergence import Certificate, certify, is_converged
 from gpgc_dask.gp.solvers.fixed_point import solve_fixed_point
 from gpgc_dask.gp.solvers.history import History
@@ -31,14 +32,19 @@ class Solution:
         The point.
     converged : bool
         Whether it is certified to be the optimum.
-    left_out : array of shape (N, t) or None
-        Predictions at this point for each row without its group, if the read that certified it
-        has computed them.
+    terms : GroupTerms or None
+        Exact terms at this point, if a read has computed them, with the predictions for each row
+        without its group if they were asked for.
     """
 
     point: Point
     converged: bool
-    left_out: Array | None = None
+    terms: GroupTerms | None = None
+
+    @property
+    def left_out(self) -> Array | None:
+        """(N, t) predictions for each row without its group, if they are known."""
+        return None if self.terms is None else self.terms.left_out
 
 
 def solve(
@@ -98,7 +104,5 @@ def _finish(run: Run, point: Point, certificate: Certificate) -> Solution:
     converged = is_converged(run.problem, certificate)
     run.state.optimum = certificate if converged else None
     run.save(point)
-    left_out = None
-    if run.left_out is not None and run.left_out[0] is point:
-        left_out = run.left_out[1]
-    return Solution(point, converged, left_out)
+    known = run.exact is not None and run.exact[0] is point
+    return Solution(point, converged, run.exact[1] if known and run.exact is not None else None)
