@@ -49,7 +49,7 @@ def refuse(run, started):
 
     def call(*command, target):
         code, out, err = run("ingest", *command, "-o", target, *OPTIONS)
-        assert (code, out, started) == (1, "", [])
+        assert (code, out, started) == (2, "", [])
         assert not target.exists()
         return err
 
