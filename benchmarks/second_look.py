@@ -211,7 +211,7 @@ def main() -> None:
             own = place / f"street {seed}"
             video = split_street(folder / "camvid", own, seed)
             job = Job(own, own, SETS["street"].options, small, other)
-            results[f"street scenes, video {video}, mean IoU"] = job.results()
+            results[f"street scenes, seed {seed}, video {video}, mean IoU"] = job.results()
     street = list(results.values())[1:]
     results["street scenes, mean"] = {
         model: float(np.mean([each[model] for each in street])) for model in street[0]
