@@ -30,6 +30,8 @@ from tests.support.medical import save_dicom, save_nifti
 
 __all__ = ["started"]
 
+pytestmark = pytest.mark.newest
+
 OPTIONS = ["--backbone", "colour", "--superpixels", "20"]
 
 EQUAL = ("features", "label", "weight", "mask")
