@@ -21,6 +21,7 @@ from gpgc_dask import __version__
 from gpgc_dask.cli import (
     autoseg,
     certs,
+    check,
     compare,
     demo,
     deploy,
@@ -49,7 +50,7 @@ EXIT_CODES = (
     "**Exit codes:** 0 done; 1 failed, and the same command may succeed later (cluster, store or "
     "disk, or a bug); 2 failed, and would fail again until something is changed (wrong options, "
     "a missing or foreign file, not enough memory by plan); 3 done, and masks are below the limit "
-    "of a check such as score --min-quality; 130 stopped by Ctrl-C."
+    "of gpgc check or of score --min-quality; 130 stopped by Ctrl-C."
 )
 
 EXPECTED = (GpgcError, OSError, MemoryError)
@@ -147,6 +148,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
     "review": (review.review, review.EXAMPLE),
     "verdicts": (verdicts.verdicts, verdicts.EXAMPLE),
     "score": (score.score, score.EXAMPLE),
+    "check": (check.check, check.EXAMPLE),
     "predict": (predict.predict, predict.EXAMPLE),
     "evaluate": (evaluate.evaluate, evaluate.EXAMPLE),
     "compare": (compare.compare, compare.EXAMPLE),

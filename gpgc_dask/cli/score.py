@@ -14,6 +14,7 @@ from gpgc_dask.cli.console import listing, note, print_json, print_out
 from gpgc_dask.cli.display import Display
 from gpgc_dask.cli.options import Json, ModelArgument, OnError, OnErrorOption, check_output
 from gpgc_dask.cli.rank import show_ranking, write_ranking
+from gpgc_dask.core.errors import EXIT_BELOW
 
 if TYPE_CHECKING:
     from gpgc_dask.pipelines.score import ScoreReport
@@ -25,8 +26,6 @@ EXAMPLE = (
     "gpgc score model.zarr new-photos/ new-masks/ -o scores.csv\n\n"
     "gpgc score model.zarr new-photos/ new-masks/ --min-quality 0.5 --json"
 )
-
-EXIT_BELOW = 3
 
 
 @on_cluster()

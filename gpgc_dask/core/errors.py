@@ -17,6 +17,7 @@ from typing import Any
 from gpgc_dask.core.text import preview
 
 __all__ = [
+    "EXIT_BELOW",
     "EXIT_MAY_PASS",
     "EXIT_PERMANENT",
     "AccessDeniedError",
@@ -46,8 +47,9 @@ __all__ = [
     "list_problems",
 ]
 
-EXIT_MAY_PASS, EXIT_PERMANENT = 1, 2
-"""Exit codes: the same call may succeed later; it would fail again until something is changed."""
+EXIT_MAY_PASS, EXIT_PERMANENT, EXIT_BELOW = 1, 2, 3
+"""Exit codes: the same call may succeed later; it would fail again until something is changed;
+masks are below a limit."""
 
 PERMANENT = (
     FileNotFoundError,

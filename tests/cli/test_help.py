@@ -32,6 +32,7 @@ ORDER = [
     "select",
     "export",
     "report",
+    "check",
     "verdicts",
     "score",
     "predict",
