@@ -429,7 +429,7 @@ def test_the_command(job, tmp_path, run):
     [
         (["--worst", "3", "--below", "0.5"], 2, "--worst and --below exclude each other"),
         (["--document-root", "/", "--image-prefix", "https://h"], 2, "exclude each other"),
-        (["--worst", "none"], 1, "worst must be a share"),
+        (["--worst", "none"], 2, "worst must be a share"),
     ],
 )
 def test_wrong_calls(job, tmp_path, run, arguments, code, message):

@@ -20,12 +20,16 @@ from gpgc_dask.clusters.tls import TlsFiles
 from tests.support.ports import free_ports
 
 SHORT_TIMEOUTS = {
+    "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1000",
     "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "4s",
     "DASK_DISTRIBUTED__SCHEDULER__WORKER_SATURATION": "1.0",
     "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "10s",
     "DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": "12s",
 }
-"""Settings with which a scheduler removes silent workers sooner than by default."""
+"""Settings with which a scheduler removes silent workers sooner than by default.
+
+Tests kill more workers than chance does: a task that was on several of them is not to blame.
+"""
 
 SPAWNED = {"distributed.worker.multiprocessing-method": "spawn"}
 """Workers as users get them, with the current environment; tests/conftest.py sets forkserver."""
