@@ -110,7 +110,7 @@ class CheckReport:
                 failure = ElementTree.SubElement(case, "failure", message=message)
                 failure.text = _xml("\n".join(limit.images))
         ElementTree.indent(suites)
-        return ElementTree.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
+        return ElementTree.tostring(suites, encoding="utf-8", xml_declaration=True).decode() + "\n"
 
 
 def parse_limits(max_suspect: str | None, min_quality: float | None) -> tuple[str | None, bool]:
@@ -212,7 +212,7 @@ def _interval(row: Any) -> str:
 def _cell(text: str) -> str:
     """Text of a table: no line breaks, no bars, no markup of names."""
     text = " ".join(text.split())
-    return re.sub(r"([\\`*_{}\[\]<>|#])", r"\\\1", text)
+    return re.sub(r"([\\`*{}\[\]<>|#])", r"\\\1", text)
 
 
 def _xml(text: str) -> str:
