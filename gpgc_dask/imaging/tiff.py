@@ -49,8 +49,11 @@ def open_tiff(path: str | PathLike[str], page: int = 1) -> Iterator[TiffPage]:
     import tifffile  # only photos that need it
 
     logging.getLogger("tifffile").setLevel(logging.CRITICAL)
-    with tifffile.TiffFile(path) as file:
-        yield TiffPage.of(file, page)
+    try:
+        with tifffile.TiffFile(path) as file:
+            yield TiffPage.of(file, page)
+    except tifffile.TiffFileError as error:
+        raise ValueError(str(error)) from error  # earlier versions derive it from Exception
 
 
 class TiffPage:
