@@ -125,6 +125,17 @@ def test_cheap_reads_come_before_the_first_moments(rounds):
     assert warm.redundancy_ == pytest.approx(full.redundancy_, rel=0.01)
 
 
+@pytest.mark.parametrize("rounds", [0, 1])
+def test_a_refit_is_not_worse_than_a_full_fit_at_default_tolerances(rounds):
+    """Its evidence may be higher: the full fit may stop farther from the optimum."""
+    options = {"groups": DATA.groups, "trusted": WRONG}
+    first = GPGC(rounds=rounds).fit(DATA.X, DATA.y, groups=DATA.groups)
+    warm = GPGC(rounds=0, warm_start=first).fit(DATA.X, CORRECTED, **options)
+    same = GPGC(rounds=0, redundancy=warm.redundancy_).fit(DATA.X, CORRECTED, **options)
+    assert warm.converged_
+    assert warm.log_evidence_ >= same.log_evidence_ - 1e-6 * len(DATA.y)
+
+
 def test_a_posterior_is_known_from_its_factor():
     model = GPGC(rounds=0, redundancy=1.0).fit(DATA.X[:600], DATA.y[:600], groups=DATA.groups[:600])
     scales = np.full(DATA.X.shape[1], *model.feature_scales_.values())

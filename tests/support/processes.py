@@ -16,11 +16,12 @@ from distributed import Client
 
 from gpgc_dask.clusters.certificates import make_certificates
 from gpgc_dask.clusters.connect import connect
+from gpgc_dask.clusters.kubernetes.pods import ALLOWED_FAILURES
 from gpgc_dask.clusters.tls import TlsFiles
 from tests.support.ports import free_ports
 
 SHORT_TIMEOUTS = {
-    "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1000",
+    "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": str(ALLOWED_FAILURES),
     "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "4s",
     "DASK_DISTRIBUTED__SCHEDULER__WORKER_SATURATION": "1.0",
     "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "10s",
@@ -28,7 +29,7 @@ SHORT_TIMEOUTS = {
 }
 """Settings with which a scheduler removes silent workers sooner than by default.
 
-Tests kill more workers than chance does: a task that was on several of them is not to blame.
+Tests kill more workers than chance does: a task may be on as many as with gpgc deploy.
 """
 
 SPAWNED = {"distributed.worker.multiprocessing-method": "spawn"}
