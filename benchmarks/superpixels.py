@@ -24,7 +24,8 @@ from gpgc_dask.imaging.features import REDUCTION, SUPERPIXELS, Recipe
 from gpgc_dask.imaging.files import find_images
 from gpgc_dask.imaging.masks import Codes, MaskFormat, read_mask
 from gpgc_dask.imaging.photos import Pixels, read_photo, reduce_photo
-from gpgc_dask.imaging.superpixels import class_counts, segment
+from gpgc_dask.imaging.slic import segment
+from gpgc_dask.imaging.superpixels import class_counts
 
 NUMBERS, COMPACTNESS, SIGMAS = (150, 300, 600), (10.0, 20.0), (1.0, 0.5)
 

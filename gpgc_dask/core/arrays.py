@@ -7,7 +7,16 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Array", "Features", "Index", "Labels", "Mask", "fill_upper", "group_sums"]
+__all__ = [
+    "Array",
+    "Features",
+    "Index",
+    "Labels",
+    "Mask",
+    "fill_upper",
+    "group_sums",
+    "nearest_rows",
+]
 
 Array: TypeAlias = NDArray[np.float64]
 Features: TypeAlias = NDArray[Any]
@@ -30,3 +39,8 @@ def fill_upper(matrix: Array, block: int = 256) -> Array:
         corner = matrix[rows, rows]
         corner[...] = np.tril(corner) + np.tril(corner, -1).T
     return matrix
+
+
+def nearest_rows(n: int, source: int) -> Index:
+    """(n,) index of the nearest of ``source`` pixels in a line, for each of n pixels in a line."""
+    return (2 * np.arange(n) + 1) * source // (2 * n)

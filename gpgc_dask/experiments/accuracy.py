@@ -21,7 +21,8 @@ from gpgc_dask.imaging.dataset_masks import DatasetMasks
 from gpgc_dask.imaging.masks import Codes
 from gpgc_dask.imaging.painting import segment_chunks
 from gpgc_dask.imaging.photos import Orientation, read_orientation, silence_pillow
-from gpgc_dask.imaging.superpixels import Segments, class_counts
+from gpgc_dask.imaging.slic import Segments
+from gpgc_dask.imaging.superpixels import class_counts
 
 __all__ = ["Accuracy", "Masks", "PixelCounts"]
 

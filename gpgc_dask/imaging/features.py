@@ -20,15 +20,14 @@ from gpgc_dask.imaging.masks import Codes
 from gpgc_dask.imaging.objects import PhotoObject
 from gpgc_dask.imaging.photo_format import PhotoFormat
 from gpgc_dask.imaging.photos import Orientation, Photo, read_photo, reduce_photo
+from gpgc_dask.imaging.slic import Segments, segment
 from gpgc_dask.imaging.superpixels import (
     GRID,
     MAX_SUPERPIXELS,
-    Segments,
     class_counts,
     pool,
     position_features,
     sample_codes,
-    segment,
 )
 
 __all__ = [

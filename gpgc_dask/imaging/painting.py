@@ -14,13 +14,13 @@ import numpy as np
 import xarray as xr
 from PIL import Image
 
-from gpgc_dask.core.arrays import Features, Index, Labels
+from gpgc_dask.core.arrays import Features, Index, Labels, nearest_rows
 from gpgc_dask.core.errors import CorruptedError, InputError
 from gpgc_dask.core.paths import relative_path
 from gpgc_dask.data.dataset import text_values
 from gpgc_dask.data.maps import map_chunks
 from gpgc_dask.execution.compute import compute, lazy_calls
-from gpgc_dask.imaging.superpixels import Segments, nearest_rows
+from gpgc_dask.imaging.slic import Segments
 from gpgc_dask.storage.location import write_whole
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Superpixels, and counts and averages over them.
+"""Counts and averages over superpixels.
 
 Segments are a map (h, w) of superpixel numbers 0 … n−1 at working size. All functions sum over
 pixels: of feature maps of any resolution, of grid cells, of the classes of a mask at the photo's
@@ -8,27 +8,19 @@ own size.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
-from skimage.segmentation import slic
 
-from gpgc_dask.core.arrays import Array, Features, Index
-from gpgc_dask.core.errors import UnusableFileError
+from gpgc_dask.core.arrays import Array, Features, Index, nearest_rows
 from gpgc_dask.imaging.masks import VOID, Codes
-from gpgc_dask.imaging.photos import Pixels
+from gpgc_dask.imaging.slic import Segments
 
 __all__ = [
-    "Segments",
     "cell_shares",
     "class_counts",
-    "nearest_rows",
     "pool",
     "position_features",
     "sample_codes",
-    "segment",
 ]
-
-Segments = NDArray[np.uint16]
 
 MAX_SUPERPIXELS = 65_000
 """Numbers must fit into 16 bits; 65535 marks pixels outside a photo."""
@@ -41,44 +33,6 @@ MAX_DENSE_COUNTS = 1 << 22
 
 STRIP_PIXELS = 1 << 20
 """Pixels of a mask processed together."""
-
-
-def segment(pixels: Pixels, n_segments: int, compactness: float, sigma: float) -> Segments:
-    """Compute SLIC superpixels.
-
-    Parameters
-    ----------
-    pixels : (h, w, 3) uint8 array
-        The image in RGB.
-    n_segments : int
-        Approximate number of superpixels.
-    compactness, sigma : float
-        Parameters of SLIC.
-
-    Returns
-    -------
-    (h, w) uint16 array
-        Number of each pixel's superpixel, 0 … n−1 without gaps.
-    """
-    h, w = pixels.shape[:2]
-    if min(h, w) < 2 or h * w < 16:
-        raise UnusableFileError(f"only {w}×{h} pixels: too small to have superpixels")
-    labels = slic(
-        pixels,
-        n_segments=min(n_segments, h * w // 4),
-        compactness=compactness,
-        sigma=sigma,
-        start_label=0,
-        channel_axis=-1,
-    )
-    # An image of one colour may become a single region, numbered from 1.
-    _, numbers = np.unique(labels, return_inverse=True)
-    return numbers.reshape(h, w).astype(np.uint16)
-
-
-def nearest_rows(n: int, source: int) -> Index:
-    """(n,) index of the nearest of ``source`` pixels in a line, for each of n pixels in a line."""
-    return (2 * np.arange(n) + 1) * source // (2 * n)
 
 
 def sample_codes(codes: Codes, height: int, width: int) -> Codes:
@@ -96,7 +50,7 @@ def cell_shares(segments: Segments, n: int, grid: tuple[int, int]) -> sparse.csr
     key += (rows * grid[1])[:, None] + columns
     if n * cells <= MAX_DENSE_COUNTS:
         counts = np.bincount(key.ravel(), minlength=n * cells)
-        filled = np.flatnonzero(counts)
+        filled = np.flatnonzero(counts > 0)  # several times faster than of the integers
         counts = counts[filled]
     else:
         filled, counts = np.unique(key, return_counts=True)

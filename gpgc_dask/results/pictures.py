@@ -23,7 +23,8 @@ from gpgc_dask.imaging.masks import VOID, Codes
 from gpgc_dask.imaging.painting import paint, rows_of, segment_chunks
 from gpgc_dask.imaging.photo_format import PhotoFormat, stored_format
 from gpgc_dask.imaging.photos import Orientation, Pixels, read_photo, silence_pillow
-from gpgc_dask.imaging.superpixels import Segments, class_counts, sample_codes
+from gpgc_dask.imaging.slic import Segments
+from gpgc_dask.imaging.superpixels import class_counts, sample_codes
 
 __all__ = [
     "Painted",

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from gpgc_dask.core.arrays import nearest_rows
 from gpgc_dask.core.errors import InputError
 from gpgc_dask.data.maps import Codes
 from gpgc_dask.data.schema import VOID
-from gpgc_dask.imaging.superpixels import nearest_rows, sample_codes
+from gpgc_dask.imaging.superpixels import sample_codes
 
 __all__ = ["apply_edits", "decode_runs", "encode_runs"]
 

@@ -14,7 +14,8 @@ from gpgc_dask.imaging.features import PhotoFeatures, Recipe, describe, label
 from gpgc_dask.imaging.masks import VOID
 from gpgc_dask.imaging.painting import paint
 from gpgc_dask.imaging.photos import Orientation, reduce_photo
-from gpgc_dask.imaging.superpixels import class_counts, pool, position_features, segment
+from gpgc_dask.imaging.slic import segment
+from gpgc_dask.imaging.superpixels import class_counts, pool, position_features
 from tests.support.images import draw
 
 
@@ -96,15 +97,6 @@ def test_votes_in_strips_are_the_same(monkeypatch):
     whole = class_counts(segments, n, mask.astype(np.uint8), 2)
     monkeypatch.setattr("gpgc_dask.imaging.superpixels.STRIP_PIXELS", 100)
     np.testing.assert_array_equal(class_counts(segments, n, mask.astype(np.uint8), 2), whole)
-
-
-def test_superpixels_are_about_as_many_as_asked_and_numbered_without_gaps():
-    photo, _ = draw(0, 120, 160)
-    for asked in (20, 150):
-        segments = segment(photo, asked, 20.0, 1.0)
-        n = int(segments.max()) + 1
-        assert 0.5 * asked < n < 1.5 * asked
-        np.testing.assert_array_equal(np.unique(segments), np.arange(n))
 
 
 def test_an_image_of_one_colour_has_superpixels_too():

@@ -19,7 +19,8 @@ from gpgc_dask.imaging.masks import VOID, Codes, MaskFormat
 from gpgc_dask.imaging.painting import paint, rows_of, segment_chunks
 from gpgc_dask.imaging.photos import read_orientation, silence_pillow
 from gpgc_dask.imaging.scene_masks import check_are_files
-from gpgc_dask.imaging.superpixels import Segments, sample_codes
+from gpgc_dask.imaging.slic import Segments
+from gpgc_dask.imaging.superpixels import sample_codes
 from gpgc_dask.models.fitted_dataset import require_dataset_info
 from gpgc_dask.results.columns import column_names
 from gpgc_dask.results.corrected import CorrectedMasks
