@@ -124,10 +124,11 @@ def _sharpen(colours: Colours, labels: Index, centres: Colours, space: float) ->
     stride = padded.shape[1]
     place = (y + 1) * stride + x + 1
     candidates = padded.ravel()[place + np.array([0, -stride, stride, -1, 1])[:, None]]
-    points = np.column_stack([colours[y, x], y * np.float32(space), x * np.float32(space)])
-    # |x − c|² without the part that is the same for all candidates of a pixel
-    half = 0.5 * np.einsum("nd,nd->n", centres, centres)
-    distance = half[candidates] - np.einsum("ed,ked->ke", points, centres[candidates])
+    points = [*colours[y, x].T, y * np.float32(space), x * np.float32(space)]
+    # ½|x − c|² without the part that is the same for all candidates of a pixel
+    distance = (0.5 * np.einsum("nd,nd->n", centres, centres)).take(candidates)
+    for point, centre in zip(points, centres.T, strict=True):
+        distance -= point * centre.take(candidates)
     nearest = candidates[distance.argmin(0), np.arange(place.size)]
     result = labels.copy()
     result[y, x] = nearest

@@ -79,8 +79,8 @@ def pool(maps: list[Features], segments: Segments, n: int) -> Array:
     pooled = []
     for values in maps:
         shares = cell_shares(_enlarge(segments, *values.shape[1:]), n, values.shape[1:])
-        flat = values.reshape(values.shape[0], -1).T.astype(np.float64)
-        pooled.append(shares @ np.ascontiguousarray(flat))
+        cells = np.ascontiguousarray(values.reshape(values.shape[0], -1).T, dtype=np.float64)
+        pooled.append(shares @ cells)
     return np.concatenate(pooled, axis=1)
 
 
