@@ -193,7 +193,7 @@ def ingest(
     superpixels: Annotated[
         int | None,
         typer.Option(
-            help="Approximate number per image. Default: 300, and 450 with more than two classes.",
+            help="Approximate number per image. Default: 300, and 500 with more than two classes.",
             rich_help_panel=FEATURES,
         ),
     ] = None,

@@ -51,7 +51,7 @@ shows to be several times faster and no worse."""
 SUPERPIXELS = 300
 """Approximate number of superpixels per image with up to two classes."""
 
-SUPERPIXELS_OF_SCENES = 450
+SUPERPIXELS_OF_SCENES = 500
 """With more classes: scenes have smaller and thinner things than photos of one object."""
 
 FEW_SUPERPIXELS = 10
@@ -73,7 +73,7 @@ class Recipe:
         that :func:`~gpgc_dask.imaging.backbones.find_backbone` makes (of an ONNX file, with its
         layers), or a function: (h, w, 3) uint8 RGB in, list of (channels, h', w') maps out.
     superpixels : int, optional
-        Approximate number of superpixels per image; by default 300, and 450 with more than two
+        Approximate number of superpixels per image; by default 300, and 500 with more than two
         classes.
     compactness : float, default 20.0
         Compactness of SLIC superpixels; larger values make them squarer.

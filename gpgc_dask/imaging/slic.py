@@ -7,6 +7,7 @@ to find the clusters; only the pixels at borders need the full resolution, once.
 from __future__ import annotations
 
 import math
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,17 +55,26 @@ def segment(pixels: Pixels, n_segments: int, compactness: float, sigma: float) -
         raise UnusableFileError(f"only {w}×{h} pixels: too small to have superpixels")
     colours = _smooth_colours(pixels, sigma)
     n_segments = min(n_segments, h * w // 4)
-    side = np.sqrt(h * w / n_segments)
-    sampled = [max(round(n / side), 1) * SAMPLED_SIDE for n in (h, w)]
+    grid = _choose_grid(h, w, n_segments)
+    sampled = [n * SAMPLED_SIDE for n in grid]
     if sampled[0] >= h or sampled[1] >= w:
         return _number(_cluster(colours, n_segments, compactness, FULL_ITERATIONS))
     rows, columns = nearest_rows(sampled[0], h), nearest_rows(sampled[1], w)
     sample = colours[rows[:, None], columns]
-    labels = _cluster(sample, math.prod(sampled) // SAMPLED_SIDE**2, compactness, ITERATIONS)
-    space = compactness / side
+    labels = _cluster(sample, math.prod(grid), compactness, ITERATIONS)
+    space = compactness / math.sqrt(h * w / n_segments)
     centres = _centres(sample, labels, rows * space, columns * space)
     large = labels[nearest_rows(h, sampled[0])[:, None], nearest_rows(w, sampled[1])]
     return _number(_sharpen(colours, large, centres, space))
+
+
+def _choose_grid(h: int, w: int, n: int) -> tuple[int, int]:
+    """Rows and columns of about n nearly square cells, in number as near to n as possible."""
+    side = math.sqrt(h * w / n)
+    choices = product(
+        *({max(f(size / side), 1) for f in (math.floor, math.ceil)} for size in (h, w))
+    )
+    return min(choices, key=lambda grid: (abs(math.prod(grid) - n), grid))
 
 
 def _smooth_colours(pixels: Pixels, sigma: float) -> Colours:

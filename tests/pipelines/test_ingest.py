@@ -38,7 +38,7 @@ def test_the_dataset(reference, folders):
 
 def test_more_than_two_classes_have_smaller_superpixels(folders, tmp_path):
     several = MaskOptions(classes={0: "sky", 255: "animal", 7: "tree"})
-    for name, masks_as, wanted in (("two", None, 300), ("three", several, 450)):
+    for name, masks_as, wanted in (("two", None, 300), ("three", several, 500)):
         ingest(*folders, tmp_path / name, recipe=Recipe("colour", side=64), masks_as=masks_as)
         assert open_dataset(tmp_path / name).attrs["recipe"]["superpixels"] == wanted
     chosen = Recipe("colour", superpixels=25)
