@@ -75,6 +75,14 @@ def pool(maps: list[Features], segments: Segments, n: int) -> Array:
     Returns
     -------
     (n, channels of all maps) float64 array
+
+    Notes
+    -----
+    Cells have the places that they would have if they covered the photo evenly. Padding at the
+    lower and right border only moves what the convolutions of stride 2 see, by almost half a cell
+    in the last maps, but the learned kernels of the default network lean the other way: masks of
+    street scenes were predicted worse with cells moved to these places, and no better with linear
+    interpolation between cells.
     """
     pooled = []
     for values in maps:
