@@ -195,6 +195,8 @@ def test_first_noise_of_new_groups():
 
 def test_a_warm_start_is_for_many_rows_of_small_groups():
     assert warm_start_rows(131_072, 1024, 1000, 140, 4) == 4096
+    assert warm_start_rows(131_072, 256, 1000, 140, 4) == 4096
+    assert warm_start_rows(20_011, 256, 200, 140, 4) == 24 * 20_011 // 200
     assert warm_start_rows(20_000, 1024, 150, 140, 4) == 0
     assert warm_start_rows(131_072, 100, 1000, 140, 4) == 0
     assert warm_start_rows(16_000_000, 4113, 111_668, 145, 4) * 4113 * 4 <= 1 << 28
