@@ -20,6 +20,9 @@ SAMPLE_ROWS = 2048
 WARM_ROWS_PER_FEATURE = 4
 """Rows per feature in the sample of a warm start."""
 
+WARM_PART = 1 / 32
+"""Share of the rows that the sample may have beyond that: it costs about a tenth of a read."""
+
 WARM_GROUPS = 24
 """Minimum number of groups of that sample: the redundancy is estimated on it."""
 
@@ -71,9 +74,11 @@ def warm_start_rows(
     itemsize : int
         Bytes per stored number.
     """
-    wanted = max(WARM_ROWS_PER_FEATURE * n_features, WARM_GROUPS * n_rows // n_groups, SAMPLE_ROWS)
+    groups = WARM_GROUPS * n_rows // n_groups
+    part = int(WARM_PART * n_rows)
+    wanted = max(WARM_ROWS_PER_FEATURE * n_features, groups, SAMPLE_ROWS, part)
     wanted = min(wanted, WARM_BYTES // (n_features * itemsize))
-    worth = wanted <= WARM_SHARE * n_rows and WARM_GROUPS * n_rows / n_groups <= wanted
+    worth = groups <= wanted <= WARM_SHARE * n_rows
     # Larger groups become sufficient statistics: they are read once anyway.
     return wanted if worth and largest_group <= n_features else 0
 

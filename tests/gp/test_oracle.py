@@ -111,6 +111,7 @@ def test_adjacency():
 
 def test_number_of_tasks_is_a_multiple_of_threads():
     assert count_tasks(131_072, 1024, 2) == 8
+    assert count_tasks(131_072, 512, 2) == count_tasks(131_072, 256, 2) == 4
     assert count_tasks(100, 10, 8) == 1
     assert count_tasks(436_000, 4113, 40) % 40 == 0
 

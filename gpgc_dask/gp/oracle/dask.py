@@ -8,8 +8,8 @@ number of rows. Other arrays (results of a computation, data persisted on the cl
 dependencies of the tasks.
 
 In the dashboard of Dask the third read of a fit is ``sweep-3`` (or ``survey-3``, ``gram-3``,
-``residuals-3``, ``leave-out-3``), ``merge-3`` adds up its partial sums, and ``constants-3`` is
-shared by its tasks.
+``gradient-3``, ``residuals-3``, ``leave-out-3``), ``merge-3`` adds up its partial sums, and
+``constants-3`` is shared by its tasks.
 """
 
 from __future__ import annotations
@@ -65,6 +65,12 @@ __all__ = [
 
 TASK_PRODUCTS = 3e10
 """Multiply-adds of one task: about one second of one core."""
+
+MIN_TASK_PRODUCTS = 2e9
+"""Multiply-adds from which on a task is worth its scheduling, and a partial sum of its own."""
+
+MIN_ROUNDS = 2
+"""Tasks per thread, if they are large enough: a thread that is faster then takes more of them."""
 
 FAN_IN = 2
 """Partial sums added up by one task of the tree: few, as a worker holds all of them (k×k each)."""
@@ -229,11 +235,13 @@ def count_tasks(n_rows: int, n_features: int, n_threads: int) -> int:
     cheap. The number of tasks is a multiple of ``n_threads``, so that no thread is idle at the
     end. On a cluster with more threads than such tasks, tasks are smaller, of at least k rows.
     """
-    rows = max(TASK_PRODUCTS / (1.5 * n_features**2), 4 * n_features, 256)
-    if n_rows <= rows:
-        return 1
-    rounds = -(-n_rows // (rows * n_threads))
-    return max(min(int(rounds) * n_threads, n_rows // n_features), 1)
+    products = 1.5 * n_features**2
+    rows = max(TASK_PRODUCTS / products, 4 * n_features, 256)
+    smallest = max(MIN_TASK_PRODUCTS / products, n_features, 256)
+    rounds = max(-(-n_rows // (rows * n_threads)), 1)
+    if rounds < MIN_ROUNDS and n_rows >= MIN_ROUNDS * n_threads * max(smallest, 4 * n_features):
+        rounds = MIN_ROUNDS
+    return max(int(min(rounds * n_threads, n_rows // smallest)), 1)
 
 
 def _count_tasks(X: da.Array, blocks: Blocks) -> int:
