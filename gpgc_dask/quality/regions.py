@@ -133,7 +133,7 @@ def find_regions(scene: Scene, mask: Codes, background: int) -> list[Region]:
         large = sizes >= smallest
         large[0] = False
         if kind == "missing":
-            large &= ~_known(found, numbers, sizes, window)
+            large &= ~_repeats(found, numbers, sizes, window)
         if not large.any():
             continue
         boxes = ndimage.find_objects(numbers)
@@ -144,7 +144,7 @@ def find_regions(scene: Scene, mask: Codes, background: int) -> list[Region]:
     return found
 
 
-def _known(found: list[Region], numbers: Index, sizes: Index, window: Box) -> Mask:
+def _repeats(found: list[Region], numbers: Index, sizes: Index, window: Box) -> Mask:
     """Which of the numbered regions of a window are mostly in a missing one of a higher level."""
     known = np.zeros(sizes.size, dtype=bool)
     for region in found:
