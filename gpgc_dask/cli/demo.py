@@ -22,7 +22,7 @@ __all__ = ["EXAMPLE", "demo"]
 EXAMPLE = "Example:\n\ngpgc demo --out try-it"
 
 
-@on_cluster(only=("workers",))
+@on_cluster(only=("workers",), always=False)
 def demo(
     *,
     out: Annotated[

@@ -58,7 +58,10 @@ class Canvas:
     def noise(self, texture: Field, y: Any, x: Any, cell: float) -> Field:
         """Noise with standard deviation 1 at places in pixels; a texel has ``cell`` pixels."""
         down, right = self.rng.uniform(0, TEXTURE, 2).astype(np.float32)
-        at = np.broadcast_arrays(y / cell + down, x / cell + right)
+        rows, columns = y / cell + down, x / cell + right
+        if rows.shape[1] == 1 and columns.shape[0] == 1:  # a grid, one axis after the other
+            return _between(_between(texture, rows[:, 0]).T, columns[0]).T
+        at = np.broadcast_arrays(rows, columns)
         return ndimage.map_coordinates(texture, at, order=1, mode="grid-wrap")
 
     def tinted(self, colour: Colour, spread: float = 0.12) -> Field:
@@ -106,6 +109,15 @@ class Canvas:
 def float32(values: Any) -> Field:
     """Numbers as an array of float32."""
     return np.asarray(values, dtype=np.float32)
+
+
+def _between(texture: Field, places: Field) -> Field:
+    """(n, columns) rows of a periodic texture, interpolated between whole ones."""
+    first = np.floor(places)
+    share = float32(places - first)[:, None]
+    row = first.astype(np.intp)
+    before, after = (texture.take(row + step, axis=0, mode="wrap") for step in (0, 1))
+    return before + share * (after - before)
 
 
 def _fractals(rng: np.random.Generator, *powers: float) -> Iterator[Field]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict, dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
+from importlib import import_module
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -15,18 +15,9 @@ from typing import Any
 import pandas as pd
 
 from gpgc_dask.core.errors import ExistsError, NotAFolderError
-from gpgc_dask.core.progress import Progress
-from gpgc_dask.data.dataset import open_dataset
+from gpgc_dask.demo.events import Clock, DemoListener
 from gpgc_dask.demo.folders import write_set
-from gpgc_dask.imaging.backbones import Backbone, BackboneLike, find_backbone
-from gpgc_dask.imaging.painting import write_masks
-from gpgc_dask.models.protocol import FittedModel
-from gpgc_dask.models.review import rank, require_review
-from gpgc_dask.pipelines.ingest import Recipe, RunOptions, ingest
-from gpgc_dask.pipelines.train import train
-from gpgc_dask.results.evaluation import evaluate
-from gpgc_dask.results.ranking import to_csv
-from gpgc_dask.results.report import write_report
+from gpgc_dask.imaging.backbones import BackboneLike, find_backbone
 from gpgc_dask.storage.location import write_whole
 
 __all__ = ["DemoListener", "DemoResult", "run_demo"]
@@ -83,25 +74,6 @@ class DemoResult:
     seconds: dict[str, float]
 
 
-@dataclass(frozen=True)
-class DemoListener:
-    """Functions that are called while a demo runs.
-
-    Attributes
-    ----------
-    command : callable
-        Called with the command line of each stage.
-    progress : callable, optional
-        Called with a :class:`~gpgc_dask.core.progress.Progress`.
-    fit : callable, optional
-        Called with the entries of the history of the fit.
-    """
-
-    command: Callable[[str], None] = lambda text: None
-    progress: Callable[[Progress], None] | None = None
-    fit: Callable[[dict[str, Any]], None] | None = None
-
-
 def run_demo(
     folder: str | PathLike[str],
     *,
@@ -135,17 +107,14 @@ def run_demo(
     loaded_backbone = find_backbone(backbone)
     place = _clear(Path(folder))
     events = listener or DemoListener()
-    clock = _Clock()
-    with clock("drawing"):
+    clock = Clock()
+    with clock("drawing"), ThreadPoolExecutor(1) as pool:
+        loading = pool.submit(import_module, "gpgc_dask.demo.commands")
         truth = write_set(place, n, seed=seed, progress=events.progress)
-    model, ranking = _run_commands(place, backbone, loaded_backbone, events, clock, client)
+        commands = loading.result()
+    model, ranking = commands.run_commands(place, backbone, loaded_backbone, events, clock, client)
     with clock("evaluation"):
-        dataset = open_dataset(place / "data.zarr")
-        write_masks(dataset, model.predict(dataset), place / "predicted")
-        given, learned = (
-            evaluate(place / name, place / "truth").average_class_accuracy
-            for name in ("masks", "predicted")
-        )
+        given, learned = commands.evaluate_masks(place, model)
     kinds = _count_found(truth, ranking)
     result = DemoResult(
         folder=str(place),
@@ -160,39 +129,6 @@ def run_demo(
     )
     write_whole(place / MARK, json.dumps(asdict(result), indent=2).encode())
     return result
-
-
-def _run_commands(
-    place: Path,
-    backbone: BackboneLike,
-    loaded_backbone: Backbone,
-    events: DemoListener,
-    clock: _Clock,
-    client: AbstractContextManager[Any] | None,
-) -> tuple[FittedModel, pd.DataFrame]:
-    """Ingest, fit, rank and report, as the commands do; return the model and the ranking."""
-    data, model_path, page = place / "data.zarr", place / "model.zarr", place / "report.html"
-    chosen = f" --backbone {backbone}" if isinstance(backbone, str) and backbone != "lite0" else ""
-    events.command(f"$ gpgc ingest {place / 'images'} {place / 'masks'} -o {data}{chosen}")
-    with clock("ingest"):
-        ingest(
-            place / "images",
-            place / "masks",
-            data,
-            recipe=Recipe(backbone=loaded_backbone),
-            run=RunOptions(progress=events.progress, client=client),
-        )
-    events.command(f"$ gpgc fit {data} -o {model_path}")
-    with clock("fit"):
-        model = train(data, model_path, run=RunOptions(progress=events.fit))
-    ranking = rank(require_review(model))
-    events.command(f"$ gpgc rank {model_path} -o {place / 'ranking.csv'}")
-    write_whole(place / "ranking.csv", to_csv(ranking).encode())
-    events.command(f"$ gpgc report {data} {model_path} -o {page}")
-    with clock("report"):
-        dataset = open_dataset(data)
-        write_report(dataset, model, page, title="gpgc demo", progress=events.progress)
-    return model, ranking
 
 
 def _clear(place: Path) -> Path:
@@ -223,16 +159,3 @@ def _count_found(truth: pd.DataFrame, ranking: pd.DataFrame) -> dict[str, tuple[
         str(kind): (int(names.isin(worst).sum()), len(names))
         for kind, names in corrupted.groupby("kind")["image"]
     }
-
-
-@dataclass
-class _Clock:
-    """Measures the seconds of each stage."""
-
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @contextmanager
-    def __call__(self, stage: str) -> Iterator[None]:
-        start = time.perf_counter()
-        yield
-        self.seconds[stage] = time.perf_counter() - start

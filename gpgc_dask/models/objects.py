@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 
-from gpgc_dask.core.arrays import Array
+from gpgc_dask.core.arrays import Array, Index
 from gpgc_dask.core.errors import NotReviewedError
 from gpgc_dask.data.dataset import background_class, text_values
 from gpgc_dask.data.run_lengths import decode
@@ -18,7 +18,7 @@ from gpgc_dask.execution.compute import compute, lazy_calls
 from gpgc_dask.models.protocol import FittedModel
 from gpgc_dask.quality.estimate import TRUSTED_QUALITY
 from gpgc_dask.quality.objects import score_objects
-from gpgc_dask.quality.polygons import outline
+from gpgc_dask.quality.polygons import outlines
 from gpgc_dask.quality.predictions import Evidence, Predictions
 from gpgc_dask.quality.region_scores import FoundRegion, score_regions
 
@@ -130,19 +130,28 @@ def _given_rows(dataset: xr.Dataset, predictions: Predictions) -> pd.DataFrame:
 
 def _sizes(dataset: xr.Dataset, image: Any) -> Iterator[tuple[int, list[Any]]]:
     """Sizes of maps and photos of the objects of each task."""
-    columns = ("segment_height", "segment_width", "height", "width")
-    sizes = np.stack([dataset[name].values for name in columns], axis=1)
+    sizes = _map_sizes(dataset)
     for low in range(0, image.size, ROWS_PER_TASK):
         yield low, sizes[image[low : low + ROWS_PER_TASK]].tolist()
+
+
+def _map_sizes(dataset: xr.Dataset) -> Index:
+    """(J, 4) height and width of each image's map and of its photo."""
+    columns = ("segment_height", "segment_width", "height", "width")
+    return np.stack([dataset[name].values for name in columns], axis=1)
 
 
 def _outlines(objects: xr.Dataset, sizes: list[Any]) -> list[str]:
     """Polygons of objects, as JSON."""
     regions = objects["object_region"].load(scheduler="sync").values
-    result = []
-    for counts, (h, w, height, width) in zip(regions.tolist(), sizes, strict=True):
-        result.append(json.dumps(outline(decode(str(counts), h, w), (height / h, width / w))))
-    return result
+    return _polygons(regions.tolist(), sizes)
+
+
+def _polygons(regions: Sequence[str], sizes: Sequence[Any]) -> list[str]:
+    """Polygons of regions as JSON, from run lengths and the sizes of maps and photos."""
+    masks = (decode(str(counts), h, w) for counts, (h, w, _, _) in zip(regions, sizes, strict=True))
+    scales = [(height / h, width / w) for h, w, height, width in sizes]
+    return [json.dumps(polygons) for polygons in outlines(masks, scales)]
 
 
 def _region_rows(
@@ -151,19 +160,15 @@ def _region_rows(
     """Rows of the regions."""
     names = text_values(dataset["image_name"])
     classes = [str(dataset.attrs["classes"][number]) for number in evidence.classes]
-    sizes = [dataset[name].values for name in ("segment_height", "segment_width")]
-    photos = [dataset[name].values for name in ("height", "width")]
-    boxes, polygons, areas = [], [], []
-    for region in regions:
-        h, w = (int(size[region.photo]) for size in sizes)
-        height, width = (int(size[region.photo]) for size in photos)
-        inside = decode(region.counts, h, w)
-        rows, columns = np.flatnonzero(inside.any(1)), np.flatnonzero(inside.any(0))
-        down, across = height / h, width / w
-        box = (columns[0], rows[0], columns[-1] + 1 - columns[0], rows[-1] + 1 - rows[0])
-        boxes.append([box[0] * across, box[1] * down, box[2] * across, box[3] * down])
-        polygons.append(json.dumps(outline(inside, (down, across))))
-        areas.append(float(inside.mean()))
+    sizes = _map_sizes(dataset)[[region.photo for region in regions]].tolist()
+    counts = [region.counts for region in regions]
+    blocks = [slice(low, low + ROWS_PER_TASK) for low in range(0, len(regions), ROWS_PER_TASK)]
+    arguments = ((counts[block], sizes[block]) for block in blocks)
+    polygons, measures = [], []
+    for own_polygons, own_measures in compute(*lazy_calls("outlines", _measure, arguments)):
+        polygons += own_polygons
+        measures += own_measures
+    table = np.array(measures, dtype=float).reshape(-1, 5)
     nothing = [region.given for region in regions]
     given = ["" if evidence.classes[code] == background else classes[code] for code in nothing]
     return _frame(
@@ -172,12 +177,25 @@ def _region_rows(
         given_class=given,
         kind=[region.kind for region in regions],
         score=np.array([1.0 - region.probability for region in regions]),
-        area=np.array(areas, dtype=float),
-        box=np.array(boxes, dtype=float).reshape(-1, 4).round(1),
+        area=table[:, 4],
+        box=table[:, :4].round(1),
         polygon=polygons,
         judged=np.ones(len(regions), dtype=bool),
         **{"class": [classes[region.code] for region in regions]},
     )
+
+
+def _measure(regions: list[str], sizes: list[Any]) -> tuple[list[str], list[list[float]]]:
+    """Polygons of regions as JSON; x, y, width and height of their boxes, and their areas."""
+    measures = []
+    for counts, (h, w, height, width) in zip(regions, sizes, strict=True):
+        inside = decode(counts, h, w)
+        rows, columns = np.flatnonzero(inside.any(1)), np.flatnonzero(inside.any(0))
+        down, across = height / h, width / w
+        box = (columns[0], rows[0], columns[-1] + 1 - columns[0], rows[-1] + 1 - rows[0])
+        sides = [box[0] * across, box[1] * down, box[2] * across, box[3] * down]
+        measures.append([*sides, float(inside.mean())])
+    return _polygons(regions, sizes), measures
 
 
 def _frame(box: Any, **columns: Any) -> pd.DataFrame:

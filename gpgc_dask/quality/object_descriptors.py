@@ -104,10 +104,28 @@ class Scene:
             float
         )
 
-    def counts(self, inside: Mask) -> Array:
-        """(n,) pixels of a region in each superpixel."""
+    @cached_property
+    def boxes(self) -> Index:
+        """(n, 4) first and last row + 1, first and last column + 1 of each superpixel."""
+        height, width = self.segments.shape
+        boxes = np.tile([height, 0, width, 0], (len(self.prediction.shares), 1))
+        for first, turned in ((0, self.segments), (2, self.segments.T)):
+            flat, lines = turned.ravel(), np.repeat(np.arange(len(turned)), turned.shape[1])
+            boxes[flat[::-1], first] = lines[::-1]  # of several pixels, the last one counts
+            boxes[flat, first + 1] = lines + 1
+        return boxes
+
+    def box(self, members: Mask) -> tuple[slice, slice]:
+        """The smallest part of the map with some superpixels, given by a mask (n,)."""
+        own = self.boxes[members]
+        (top, _, left, _), (_, bottom, _, right) = own.min(0).tolist(), own.max(0).tolist()
+        return slice(top, bottom), slice(left, right)
+
+    def counts(self, inside: Mask, window: tuple[slice, slice] | None = None) -> Array:
+        """(n,) pixels of a region of the map, or of a part of it, in each superpixel."""
+        segments = self.segments if window is None else self.segments[window]
         n = len(self.prediction.shares)
-        return np.bincount(self.segments[inside], minlength=n).astype(float)
+        return np.bincount(segments[inside], minlength=n).astype(float)
 
 
 def pool_object(scene: Scene, placed: Placed) -> Array:

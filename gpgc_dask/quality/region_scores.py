@@ -203,10 +203,10 @@ def _find_task(
                 is_error.append(0)
                 owner.append(image.photo)
         for copy, changed in _errors(prediction, mask, background, image) if is_copied else ():
+            wanted = COVERED * np.count_nonzero(changed)
             for region in find_regions(scene, copy, background):
-                both = (changed & region.inside).sum()
-                size, wanted = OVERLAP * region.inside.sum(), COVERED * changed.sum()
-                if both >= max(size, wanted):
+                size = OVERLAP * np.count_nonzero(region.part)
+                if region.overlap(changed) >= max(size, wanted):
                     columns.append(describe_region(scene, copy, region))
                     is_error.append(1)
                     owner.append(image.photo)

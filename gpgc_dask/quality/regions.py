@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -26,6 +26,7 @@ __all__ = [
 ]
 
 Kind = Literal["missing", "spurious", "wrong class"]
+Box = tuple[slice, slice]
 
 LEVELS = (0.5, 0.3, 0.18, 0.1, 0.06, 0.036, 0.02)
 """Background whose probability of any object is above one of these may lack an object."""
@@ -45,6 +46,9 @@ MAX_REMOVED = 6
 N_COLUMNS = 18
 """Length of descriptions."""
 
+RING = 2
+"""Width in pixels of the ring around a region."""
+
 EIGHT = np.ones((3, 3), dtype=bool)
 """Pixels that touch at a corner are connected."""
 
@@ -56,8 +60,12 @@ class Region:
     Attributes
     ----------
     kind : {"missing", "spurious", "wrong class"}
-    inside : (h, w) array of bool
-        Its pixels at working size.
+    window : tuple of slice
+        Rows and columns of its box in the map.
+    part : array of bool
+        Its pixels in the box.
+    shape : tuple of int
+        Height and width of the map.
     code : int
         The predicted class.
     given : int
@@ -68,10 +76,23 @@ class Region:
     """
 
     kind: Kind
-    inside: Mask
+    window: Box
+    part: Mask
+    shape: tuple[int, int]
     code: int
     given: int
     evidence: float
+
+    @property
+    def inside(self) -> Mask:
+        """(h, w) its pixels in the map."""
+        inside = np.zeros(self.shape, dtype=bool)
+        inside[self.window] = self.part
+        return inside
+
+    def overlap(self, other: Mask) -> int:
+        """Number of its pixels in another region (h, w)."""
+        return int(np.count_nonzero(other[self.window] & self.part))
 
 
 def find_regions(scene: Scene, mask: Codes, background: int) -> list[Region]:
@@ -97,18 +118,49 @@ def find_regions(scene: Scene, mask: Codes, background: int) -> list[Region]:
     given = np.where(counts.sum(1) > 0, counts.argmax(1), VOID)
     smallest = MIN_SUPERPIXELS * mask.size / len(given)
     found: list[Region] = []
+    before: tuple[Kind, bytes] | None = None
     for kind, members, code, own in _candidates(prediction.shares, given, background):
-        candidate = members[scene.segments] & (mask == own)
-        numbers, count = ndimage.label(candidate, EIGHT)
+        if kind == "missing" and before == (kind, members.tobytes()):
+            continue  # the regions of the level before are found again
+        before = kind, members.tobytes()
+        if not members.any():
+            continue
+        window = scene.box(members)
+        candidate = members[scene.segments[window]]
+        candidate &= mask[window] == own
+        numbers, count = ndimage.label(candidate, EIGHT, np.intp)
         sizes = np.bincount(numbers.ravel(), minlength=count + 1)
-        higher = [region.inside for region in found if region.kind == "missing"]
-        for number in np.flatnonzero(sizes[1:] >= smallest) + 1:
-            inside = numbers == number
-            same = SAME * sizes[number]
-            if kind == "missing" and any((inside & part).sum() >= same for part in higher):
-                continue
-            found.append(_make_region(scene, kind, inside, code, own, background))
+        large = sizes >= smallest
+        large[0] = False
+        if kind == "missing":
+            large &= ~_repeats(found, numbers, sizes, window)
+        if not large.any():
+            continue
+        boxes = ndimage.find_objects(numbers)
+        for number in np.flatnonzero(large).tolist():
+            part = numbers[boxes[number - 1]] == number
+            box = _shifted(boxes[number - 1], window, 1)
+            found.append(_make_region(scene, kind, box, part, (code, own), background))
     return found
+
+
+def _repeats(found: list[Region], numbers: Index, sizes: Index, window: Box) -> Mask:
+    """Which of the numbered regions of a window are mostly in a missing one of a higher level."""
+    known = np.zeros(sizes.size, dtype=bool)
+    for region in found:
+        if region.kind == "missing":  # windows of lower levels contain those of higher ones
+            own = numbers[_shifted(region.window, window, -1)][region.part]
+            known |= np.bincount(own, minlength=sizes.size) >= SAME * sizes
+    return known
+
+
+def _shifted(box: Box, window: Box, sign: int) -> Box:
+    """A box of a window as one of the map (sign 1), or the other way round (sign −1)."""
+    rows, columns = (
+        slice(span.start + sign * own.start, span.stop + sign * own.start)
+        for span, own in zip(box, window, strict=True)
+    )
+    return rows, columns
 
 
 def _candidates(
@@ -133,21 +185,23 @@ def _candidates(
 
 
 def _make_region(
-    scene: Scene, kind: Kind, inside: Mask, code: int, given: int, background: int
+    scene: Scene, kind: Kind, window: Box, part: Mask, codes: tuple[int, int], background: int
 ) -> Region:
-    weight = scene.counts(inside)
+    """A region of predicted and given ``codes``; a predicted one of -1 is the most likely one."""
+    code, given = codes
+    weight = scene.counts(part, window)
     weight /= weight.sum()
     if code < 0:
         mean = weight @ scene.prediction.shares
         mean[background] = -1.0
         code = int(mean.argmax())
+    logs = scene.prediction.logs
     if kind == "missing":
         p = scene.prediction.shares[:, background]
         evidence = float(weight @ np.log((1.0 - p) / p))
     else:
-        logs = scene.prediction.logs
         evidence = float(weight @ (logs[:, code] - logs[:, given]))
-    return Region(kind, inside, code, given, evidence)
+    return Region(kind, window, part, scene.segments.shape, code, given, evidence)
 
 
 def describe_region(scene: Scene, mask: Codes, region: Region) -> Array:
@@ -157,24 +211,17 @@ def describe_region(scene: Scene, mask: Codes, region: Region) -> Array:
     -------
     (d,) array
     """
-    inside, code = region.inside, region.code
+    code, part = region.code, region.part
     prediction = scene.prediction
     shares, logs = prediction.shares, prediction.logs
-    counts = scene.counts(inside)
+    counts = scene.counts(part, region.window)
     total = counts.sum()
     weight = counts / total
-    rows, columns = np.flatnonzero(inside.any(1)), np.flatnonzero(inside.any(0))
-    window = (
-        slice(max(rows[0] - 3, 0), rows[-1] + 4),
-        slice(max(columns[0] - 3, 0), columns[-1] + 4),
-    )
-    part, around = inside[window], mask[window]
-    ring = ndimage.binary_dilation(part, EIGHT, iterations=2) & ~part
-    n_ring = max(int(ring.sum()), 1)
-    ring_counts = np.bincount(scene.segments[window][ring], minlength=len(shares)).astype(float)
-    ring_counts /= max(ring_counts.sum(), 1.0)
-    depth = ndimage.distance_transform_cdt(np.pad(part, 1)).max()
-    size = total / (inside.size / len(shares))
+    n_pixels = mask.size
+    ring_counts, around = _ring(scene, mask, region)
+    n_ring = max(around.size, 1)
+    depth = ndimage.distance_transform_cdt(_padded(part, ((1, 1), (1, 1)))).max()
+    size = total / (n_pixels / len(shares))
     p, q = weight @ shares[:, code], weight @ shares[:, region.given]
     lift = logs[:, code] - np.log(max(prediction.frequency[code], 1e-4))
     return np.array(
@@ -187,16 +234,42 @@ def describe_region(scene: Scene, mask: Codes, region: Region) -> Array:
             shares[counts > 0.5, code].max(initial=0.0),
             weight @ lift,
             weight @ prediction.entropy,
-            (ring & (around == code)).sum() / n_ring,
-            (ring & (around == region.given)).sum() / n_ring,
+            np.count_nonzero(around == code) / n_ring,
+            np.count_nonzero(around == region.given) / n_ring,
             p - ring_counts @ shares[:, code],
             q - ring_counts @ shares[:, region.given],
-            total / ((rows[-1] - rows[0] + 1) * (columns[-1] - columns[0] + 1)),
+            total / part.size,
             depth / np.sqrt(total),
-            depth / np.sqrt(inside.size / len(shares)),
+            depth / np.sqrt(n_pixels / len(shares)),
             total * p / max(float(scene.area @ shares[:, code]), 1.0),
         ]
     )
+
+
+def _ring(scene: Scene, mask: Codes, region: Region) -> tuple[Array, Codes]:
+    """Shares of the superpixels in a ring around a region, and the classes of its pixels."""
+    (rows, columns), (height, width) = region.window, region.shape
+    margins = [
+        (min(span.start, RING), min(side - span.stop, RING))
+        for span, side in ((rows, height), (columns, width))
+    ]
+    window = tuple(
+        slice(span.start - before, span.stop + after)
+        for span, (before, after) in zip(region.window, margins, strict=True)
+    )
+    part = _padded(region.part, margins)
+    ring = ndimage.binary_dilation(part, EIGHT, iterations=RING) & ~part
+    counts = np.bincount(scene.segments[window][ring], minlength=len(scene.area)).astype(float)
+    return counts / max(counts.sum(), 1.0), mask[window][ring]
+
+
+def _padded(part: Mask, margins: Sequence[tuple[int, int]]) -> Mask:
+    """A region with rows and columns around it; ``np.pad`` takes longer than all else here."""
+    (above, below), (left, right) = margins
+    height, width = part.shape
+    result = np.zeros((above + height + below, left + width + right), dtype=bool)
+    result[above : above + height, left : left + width] = part
+    return result
 
 
 # -- errors in copies ----------------------------------------------------------------------------

@@ -221,3 +221,29 @@ def test_a_kept_review_is_not_computed_again(trained, reference, monkeypatch):
     pd.testing.assert_frame_equal(
         table.drop(columns="image_path"), model.review_.drop(columns="image_path")
     )
+
+
+COMMANDS = (
+    ("report", "DATA", "MODEL", "-o", "page.html"),
+    ("rank", "MODEL", "--objects", "-o", "objects.csv"),
+    ("rank", "MODEL", "-o", "ranking.csv"),
+    ("export", "MODEL", "--to", "cleanlab", "--data", "DATA", "-o", "labels.npz"),
+    ("export", "MODEL", "--to", "label-studio", "--data", "DATA", "-o", "tasks.json"),
+    ("export", "MODEL", "--to", "coco", "-o", "coco.json"),
+)
+
+
+def test_commands_after_a_fit_compute_nothing_again(run, trained, reference, tmp_path, monkeypatch):
+    def computed(*arguments, **options):
+        raise AssertionError("computed again")
+
+    review = "gpgc_dask.models.review"
+    for name in ("estimate_quality", "learn_quality", "objects_table", "calibrate"):
+        monkeypatch.setattr(f"{review}.{name}", computed)
+    monkeypatch.setattr(GPGC, "leave_group_out", computed)
+    monkeypatch.setattr("gpgc_dask.quality.predictions.calibrate", computed)
+    for command in COMMANDS:
+        words = [{"DATA": reference, "MODEL": trained}.get(word, word) for word in command]
+        words[-1] = tmp_path / words[-1]
+        code, _, err = run(*words)
+        assert code == 0, err

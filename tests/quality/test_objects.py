@@ -13,7 +13,7 @@ from gpgc_dask import GpgcError
 from gpgc_dask.data.run_lengths import encode
 from gpgc_dask.models.objects import OBJECT_COLUMNS, objects_table
 from gpgc_dask.quality.objects import score_objects
-from gpgc_dask.quality.polygons import outline
+from gpgc_dask.quality.polygons import outlines
 from gpgc_dask.quality.predictions import Evidence, Predictions
 from gpgc_dask.results.objects import (
     FILE_COLUMNS,
@@ -199,7 +199,7 @@ def test_table_and_files():
 
 def test_outlines_enclose_their_region():
     inside = disc(20, 30, 10) & ~disc(20, 30, 3)
-    (flat,) = outline(inside, (2.0, 3.0))
+    ((flat,),) = outlines([inside], [(2.0, 3.0)])
     x, y = np.array(flat).reshape(-1, 2).T
     assert (x.min(), x.max()) == (3 * 21, 3 * 40)
     assert (y.min(), y.max()) == (2 * 11, 2 * 30)

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import xarray as xr
+from scipy import ndimage
 
 from gpgc_dask.data.run_lengths import encode
 from gpgc_dask.data.schema import VOID
 from gpgc_dask.quality.descriptors import Prediction
 from gpgc_dask.quality.object_descriptors import Scene
 from gpgc_dask.quality.region_scores import MAX_REGIONS, FoundRegion, _select
-from gpgc_dask.quality.regions import MAX_REMOVED, find_regions, remove_things
+from gpgc_dask.quality.regions import (
+    EIGHT,
+    LEVELS,
+    MAX_REMOVED,
+    MIN_SUPERPIXELS,
+    RING,
+    SAME,
+    describe_region,
+    find_regions,
+    remove_things,
+)
 
 SIDE, CELL = 40, 4
 SEGMENTS = (np.arange(SIDE)[:, None] // CELL * (SIDE // CELL) + np.arange(SIDE) // CELL).astype(
@@ -95,3 +107,38 @@ def test_the_largest_things_are_removed_one_at_a_time():
         np.testing.assert_array_equal(copy != mask, thing)
         assert (copy[thing] == 0).all()
     assert not list(remove_things(prediction, mask, -1))
+
+
+def missing_regions(scene, mask):
+    """Regions of missing objects, on whole maps and level by level."""
+    p = scene.prediction.shares[:, 1]
+    given = scene.prediction.counts(mask).argmax(1)
+    found = []
+    for level in LEVELS:
+        numbers, count = ndimage.label(((given == 0) & (p > level))[SEGMENTS] & (mask == 0), EIGHT)
+        parts = [numbers == number for number in range(1, count + 1)]
+        higher = list(found)
+        for part in parts:
+            known = any((part & other).sum() >= SAME * part.sum() for other in higher)
+            if part.sum() >= MIN_SUPERPIXELS * CELL**2 and not known:
+                found.append(part)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_regions_are_those_of_whole_maps(seed):
+    rng = np.random.default_rng(seed)
+    scene = scene_of(rng.uniform(size=(10, 10)) ** 3)
+    mask = np.zeros((SIDE, SIDE), dtype=np.uint8)
+    mask[tuple(rng.integers(SIDE, size=(2, 60)))] = 1
+    mask[rng.integers(20) :, rng.integers(20, 39) :] = rng.choice([1, VOID])
+    found = [one for one in find_regions(scene, mask, 0) if one.kind == "missing"]
+    wanted = missing_regions(scene, mask)
+    assert len(found) == len(wanted) > 3
+    for one, inside in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(one.inside, inside)
+        assert one.overlap(mask == 1) == 0
+        ring = ndimage.binary_dilation(inside, EIGHT, iterations=RING) & ~inside
+        description = describe_region(scene, mask, one)
+        np.testing.assert_allclose(description[10], np.mean(mask[ring] == 1))
+        np.testing.assert_allclose(description[3], np.log(inside.sum() / CELL**2))
