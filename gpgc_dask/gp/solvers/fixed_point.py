@@ -14,6 +14,7 @@ from gpgc_dask.gp.solvers.convergence import (
     bounded_ratio,
     certify,
     gain_tolerance,
+    held_tolerance,
     is_worth_certifying,
     scale_gain,
 )
@@ -151,6 +152,11 @@ def _sweep(run: Run, point: Point) -> tuple[StepResult, Certificate]:
     if small:
         share = UNCHANGED_SHARE * state.certify_share
         min_gain = share * gain_tolerance(problem) / problem.n_groups
+        if expected.held_gradient > 0:
+            # One unchanged group can decide the noise of all trusted ones.
+            move = 0.5 * held_tolerance(problem) / expected.held_gradient
+            weight = problem.group_weight(params.redundancy).mean()
+            min_gain = min(min_gain, 0.25 * problem.n_targets * float(weight) * move**2)
     rule = FixedPointRule(
         problem.n_targets, *problem.noise_bounds, params.redundancy, min_gain=min_gain
     )
