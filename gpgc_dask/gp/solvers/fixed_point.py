@@ -149,7 +149,7 @@ def _sweep(run: Run, point: Point) -> tuple[StepResult, Certificate]:
     mean, expected = state.expectation.mean, state.expectation.certificate
     small = expected is not None and expected.gain < SMALL_GAIN * problem.total_weight
     min_gain = 0.0
-    if small:
+    if small and expected is not None:
         share = UNCHANGED_SHARE * state.certify_share
         min_gain = share * gain_tolerance(problem) / problem.n_groups
         if expected.held_gradient > 0:
