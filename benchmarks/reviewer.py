@@ -1,24 +1,24 @@
 """What looks of a reviewer are worth: masks are corrected in several orders, and models fitted.
 
-Takes a folder with ``horses``, ``camvid`` and ``kvasir`` (see ``ranking.py``), or draws photos.
-Masks are corrupted as in ``ranking.py``; test photos have true ones: those of the horses, one video
-of the street scenes, three tenths of the medical photos. A simulated reviewer corrects every mask
-that it is shown. After each tenth of the images the model is fitted again with these verdicts,
-and the order follows the new fit. The distance is that between the first fit (``rounds=0``, no
-verdicts) and the same fit to true masks, in percent: average class accuracy of two classes, mean
-IoU of several, in pixels of the test photos. Along the run, the estimated number of bad masks among
-those not yet seen is compared with the true one.
+Takes a folder with ``horses``, ``camvid`` and ``kvasir``, or draws photos; ``reviewer_sets.py`` has
+the errors of the masks. Test photos have true masks: those of the horses, one video of the street
+scenes, three tenths of the medical photos. A simulated reviewer corrects every mask that it is
+shown. After each tenth of the images the model is fitted again with these verdicts (it starts at
+the one before), and the order follows the new fit. The distance is that between the first fit
+(``rounds=0``, no verdicts) and the same fit to true masks, in percent: average class accuracy of
+two classes, mean IoU of several, in pixels of the test photos. Along the run, the estimated number
+of bad masks among those not yet seen is compared with the true one.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 import tempfile
 import time
 import warnings
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,32 +27,20 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 from common import Section, parser
-from ranking_errors import STREET_VOID
 from ranking_scores import BAD_BELOW
-from ranking_sets import (
-    SETS,
-    Job,
-    SetKind,
-    draw_folder,
-    photos_in,
-    read_object,
-    read_values,
-    write_examples,
-)
-from second_look import SMALL, class_accuracy, confusion, mean_iou, split_street
+from ranking_sets import draw_folder
+from reviewer_sets import KINDS, Original, ReviewSet, prepare
+from second_look import class_accuracy, confusion, mean_iou
 
-from gpgc_dask import GPGC, Recipe, connect, ingest, open_dataset, update, write_masks
+from gpgc_dask import GPGC, open_dataset, write_masks
 from gpgc_dask.data.verdicts import Verdict, VerdictLog
 from gpgc_dask.imaging.corrections import make_correction
-from gpgc_dask.imaging.masks import VOID
 from gpgc_dask.models.review import rank
 from gpgc_dask.review.estimates import estimate_outlook
 from gpgc_dask.storage.location import Location
 
 STEP, LAST = 0.1, 0.2
 SHOWN = (0.1, 0.2)
-TEST_SHARE = 0.3
-KINDS = ("horses", "street", "medical")
 
 
 # -- orders ----------------------------------------------------------------------------------------
@@ -90,92 +78,6 @@ ORDERS: dict[str, Order] = {
 }
 
 
-# -- sets ------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class ReviewSet:
-    """Folders train/ (images, masks, truth) and test/ (images, masks) of a set and seed."""
-
-    name: str
-    folder: Path
-    small: bool
-
-    @property
-    def kind(self) -> SetKind:
-        return SETS[self.name]
-
-    def read(self, path: Path) -> np.ndarray:
-        return read_values(path) if self.kind.classes else read_object(path)
-
-    def codes(self, path: Path) -> np.ndarray:
-        mask = self.read(path)
-        return np.where(mask == STREET_VOID, VOID, mask) if self.kind.classes else mask
-
-    def open(self) -> tuple[Path, xr.Dataset, xr.Dataset]:
-        """Path of the dataset to review, the same with true masks, and the test photos."""
-        recipe = Recipe(**SMALL) if self.small else Recipe()
-        paths = [self.folder / f"{name}.zarr" for name in ("data", "clean", "test")]
-        for path, part in ((paths[0], "train"), (paths[2], "test")):
-            own = self.folder / part
-            masks_as = self.kind.options
-            ingest(own / "images", own / "masks", path, recipe=recipe, masks_as=masks_as)
-        shutil.copytree(paths[0], paths[1])
-        update(paths[1], self.folder / "train/images", self.folder / "train/truth")
-        return paths[0], open_dataset(paths[1]), open_dataset(paths[2])
-
-    def qualities(self, names: list[str]) -> np.ndarray:
-        """True quality of the given masks."""
-        train, found = self.folder / "train", []
-        for name in names:
-            file = f"{Path(name).stem}.png"
-            given, truth = (self.read(train / part / file) for part in ("masks", "truth"))
-            found.append(self.kind.quality(given, truth))
-        return np.array(found)
-
-
-def split_medical(folder: Path, place: Path, seed: int) -> Path:
-    """Write test/, and a folder with the other photos and their true masks, which is returned."""
-    rng = np.random.default_rng([seed, 5])
-    photos = photos_in(folder / "images")
-    tests = set(rng.permutation(len(photos))[: round(TEST_SHARE * len(photos))].tolist())
-    source = place / "source"
-    for number, photo in enumerate(photos):
-        target = place / "test" if number in tests else source
-        for part in ("images", "masks"):
-            (target / part).mkdir(parents=True, exist_ok=True)
-        (target / "images" / photo.name).symlink_to(photo.resolve())
-        mask = folder / "masks" / f"{photo.stem}.png"
-        (target / "masks" / mask.name).symlink_to(mask.resolve())
-    return source
-
-
-def prepare(name: str, folder: Path, place: Path, seed: int, small: bool) -> ReviewSet:
-    kind, train = SETS[name], place / "train"
-    if name == "street":
-        split_street(folder / kind.folder, place, seed)
-        (train / "truth").mkdir()
-        for mask in sorted((train / "masks").iterdir()):
-            true = folder / kind.folder / "masks" / mask.name
-            (train / "truth" / mask.name).symlink_to(true.resolve())
-        return ReviewSet(name, place, small)
-    if name == "medical":
-        source = split_medical(folder / kind.folder, place, seed)
-        truth = source / "masks"
-    else:
-        source = folder / kind.folder
-        truth = source / "train/truth"
-        tests = source / ("train" if small else "test")
-        (place / "test").mkdir(parents=True)
-        (place / "test/images").symlink_to((tests / "images").resolve())
-        masks = "truth" if small else "masks"
-        (place / "test/masks").symlink_to((tests / masks).resolve())
-    cluster = nullcontext if small else connect
-    write_examples(kind, Job(source, train, seed, kind.share, cluster))
-    (train / "truth").symlink_to(truth.resolve())
-    return ReviewSet(name, place, small)
-
-
 # -- runs ------------------------------------------------------------------------------------------
 
 
@@ -191,6 +93,7 @@ class Simulation:
         dataset = open_dataset(self.path)
         self.names = [str(name) for name in dataset["image_name"].values]
         self.quality = self.own.qualities(self.names)
+        self.wrong = self.own.is_wrong(self.names)
         self.verdicts = [self._verdict(dataset, number) for number in range(len(self.names))]
         journal = VerdictLog(Location.of(self.path))
         for verdict in self.verdicts:
@@ -206,33 +109,31 @@ class Simulation:
         target = self.own.folder / "predicted"
         shutil.rmtree(target, ignore_errors=True)
         write_masks(self.test, np.asarray(model.predict(self.test)), target)
-        kind = self.own.kind
+        kind = self.own.kind.set
         table = confusion(target, self.own.folder / "test/masks", self.own.read, kind.n_classes)
         return mean_iou(table) if kind.classes else class_accuracy(table)
 
-    def fit(self, seen: list[int], rounds: int | None = None) -> tuple[GPGC, xr.Dataset]:
+    def fit(self, seen: list[int], start: GPGC | None = None) -> tuple[GPGC, xr.Dataset]:
         dataset = open_dataset(self.path, verdicts=[self.verdicts[n].id for n in seen])
-        model = GPGC() if rounds is None else GPGC(rounds=rounds)
-        return fitted(model, dataset), dataset
+        return fitted(GPGC(warm_start=start), dataset), dataset
 
     def run(self, order: Order, start: GPGC, rng: np.random.Generator) -> dict[str, Any]:
-        """Scores by share of the images seen, and whether the number of bad masks was right."""
+        """What is known after each step: scores, masks found, and the estimate of bad ones left."""
         n, seen = len(self.names), list[int]()
         model, dataset = start, open_dataset(self.path, verdicts=False)
-        scores, inside = {0.0: self.measure(start)}, list[bool]()
-        found = {}
-        for share in np.arange(STEP, LAST + STEP / 2, STEP).round(3).tolist():
+        scores, inside, found = [self.measure(start)], list[bool](), list[int]()
+        for share in np.arange(STEP, LAST + STEP / 2, STEP).tolist():
             numbers = order(model, dataset, rng)
             fresh = [number for number in numbers.tolist() if number not in set(seen)]
             seen += fresh[: round(share * n) - len(seen)]
-            model, dataset = self.fit(seen)
-            scores[share] = self.measure(model)
+            model, dataset = self.fit(seen, model)
+            scores.append(self.measure(model))
             kinds = dict.fromkeys(seen, "corrected")
             left = estimate_outlook(model.review_, numbers.tolist(), kinds).left
             bad = int(sum(self.quality[k] < BAD_BELOW for k in range(n) if k not in kinds))
-            found[share] = 1 - bad / max((self.quality < BAD_BELOW).sum(), 1)
+            found.append(int(self.wrong[seen].sum()))
             if left is not None:
-                inside.append(left.low <= bad <= left.high)
+                inside.append(bool(left.low <= bad <= left.high))
         return {"scores": scores, "inside": inside, "found": found}
 
 
@@ -245,64 +146,104 @@ def fitted(model: GPGC, dataset: xr.Dataset) -> GPGC:
 
 
 def simulate(own: ReviewSet, orders: list[str], seed: int) -> dict[str, Any]:
-    title = f"{own.name}, seed {seed}"
+    title = f"{own.kind.name}, seed {seed}"
 
     def log(text: str) -> None:
         print(f"{time.strftime('%H:%M:%S')} {title}: {text}", file=sys.stderr, flush=True)
 
     work = Simulation(own, log)
-    start, _ = work.fit([], 0)
-    low, high = work.measure(start), work.measure(fitted(GPGC(rounds=0), work.clean))
+    first = fitted(GPGC(rounds=0), open_dataset(work.path, verdicts=False))
+    low, high = work.measure(first), work.measure(fitted(GPGC(rounds=0), work.clean))
     refined, _ = work.fit([])
-    log(f"first fit {low:.2f}, true masks {high:.2f}")
+    log(f"first fit {low:.2f}, true masks {high:.2f}, {work.wrong.sum()} masks to be found")
     runs = {}
     for name in orders:
-        runs[name] = work.run(ORDERS[name], refined, np.random.default_rng([seed, 6]))
-        shown = ", ".join(f"{100 * k:.0f} % {v:.2f}" for k, v in runs[name]["scores"].items())
-        inside = runs[name]["inside"]
-        log(f"{name}: {shown}; interval right in {sum(inside)} of {len(inside)} steps")
-    return {"low": low, "high": high, "runs": runs}
+        runs[name] = one = work.run(ORDERS[name], refined, np.random.default_rng([seed, 6]))
+        shown = ", ".join(f"{score:.2f}" for score in one["scores"])
+        log(f"{name}: {shown}; found {one['found']}; interval right: {one['inside']}")
+    wrong = int(work.wrong.sum())
+    return {"low": low, "high": high, "wrong": wrong, "images": len(work.names), "runs": runs}
+
+
+# -- results ---------------------------------------------------------------------------------------
+
+
+def spread(values: np.ndarray) -> float:
+    """Standard error of the mean over the seeds."""
+    return float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else 0.0
+
+
+def gains(each: list[dict[str, Any]], order: str) -> np.ndarray:
+    """(seeds, steps) points that are gained since the first fit."""
+    return np.array([np.array(one["runs"][order]["scores"]) - one["low"] for one in each])
 
 
 def report(section: Section, results: dict[str, list[dict[str, Any]]], orders: list[str]) -> None:
-    rows = []
-    gains: dict[tuple[str, float], list[float]] = {}
-    distances = []
+    for name in results:
+        section.add(f"- **{KINDS[name].set.title}** ({KINDS[name].score}): {KINDS[name].errors}.")
+    section.add()
+    section.add(
+        "Points that are gained since the first fit, with the standard error over the seeds "
+        "(differences of each seed). In brackets the share of the distance to true masks, where "
+        "that is more than two standard errors:"
+    )
+    columns = [f"{100 * share:.0f} % seen" for share in (0.0, *SHOWN)]
+    rows, shares = [], dict[tuple[str, int], list[float]]()
     for name, each in results.items():
         apart = np.array([one["high"] - one["low"] for one in each])
-        low, high = (float(np.mean([one[side] for one in each])) for side in ("low", "high"))
-        distances.append(high - low)
-        # Shares of a distance that may as well be none mean nothing.
-        known = high - low > 2 * apart.std() / np.sqrt(apart.size)
+        known = apart.mean() > 2 * spread(apart)
+        low = float(np.mean([one["low"] for one in each]))
         for order in orders:
-            cells = []
-            for share in (0.0, *SHOWN):
-                score = float(np.mean([one["runs"][order]["scores"][share] for one in each]))
-                gains.setdefault((order, share), []).append(score - low)
-                gained = f"{100 * (score - low) / (high - low):.0f} %" if known else "no distance"
-                cells.append(f"{score:.2f} ({gained})")
-            rows.append((SETS[name].title, order, f"{low:.2f}", *cells, f"{high:.2f}"))
-    total = sum(distances)
+            gained, cells = gains(each, order), []
+            for step in range(len(columns)):
+                own = gained[:, step]
+                cell = f"{own.mean():+.2f} ± {spread(own):.2f}"
+                if known:
+                    shares.setdefault((order, step), []).append(own.mean() / apart.mean())
+                    cell += f" ({100 * own.mean() / apart.mean():.0f} %)"
+                cells.append(cell)
+            distance = f"{apart.mean():+.2f} ± {spread(apart):.2f}"
+            rows.append((KINDS[name].set.title, order, f"{low:.2f}", *cells, distance))
     for order in orders:
-        shares = [
-            f"{100 * sum(gains[order, share]) / total:.0f} %" if total > 0 else "no distance"
-            for share in (0.0, *SHOWN)
+        means = [
+            f"{100 * np.mean(shares[order, step]):.0f} %" if (order, step) in shares else ""
+            for step in range(len(columns))
         ]
-        rows.append(("all sets", order, "", *shares, ""))
-    columns = [f"{100 * share:.0f} % seen" for share in (0.0, *SHOWN)]
-    section.add(
-        "Percent; in brackets the share of the distance that is closed. A distance of less than "
-        "two standard errors over the seeds is none. All sets: the sum of what is gained, divided "
-        "by the sum of the distances."
-    )
+        count = len(shares.get((order, 0), []))
+        rows.append((f"mean of {count} sets with a distance", order, "", *means, ""))
     section.table(("set", "order", "first fit", *columns, "true masks"), rows)
+    section.add("Wrong masks among those that were seen (mean of the seeds):")
+    rows = []
+    for name, each in results.items():
+        wrong, images = (np.mean([one[key] for one in each]) for key in ("wrong", "images"))
+        for order in orders:
+            found = np.mean([one["runs"][order]["found"] for one in each], axis=0)
+            cells = [
+                f"{n:.1f} of {share * images:.0f}" for n, share in zip(found, SHOWN, strict=True)
+            ]
+            rows.append((KINDS[name].set.title, order, *cells, f"{wrong:.0f} of {images:.0f}"))
+    section.table(("set", "order", *columns[1:], "in all"), rows)
     for order in orders:
         runs = [one["runs"][order] for each in results.values() for one in each]
         inside = [right for run in runs for right in run["inside"]]
         section.add(
-            f"Along the runs in the order “{order}”, the true number of bad masks not yet seen was "
-            f"in the estimated interval in {sum(inside)} of {len(inside)} steps."
+            f"Along the runs in the order “{order}”, the true number of bad masks (quality below "
+            f"{BAD_BELOW:g}) not yet seen was in the estimated interval in {sum(inside)} of "
+            f"{len(inside)} steps."
         )
+        section.add()
+
+
+def kept(folder: Path | None, name: str, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """A result from its file, or computed and written there."""
+    if folder is None:
+        return compute()
+    file = folder / f"{name}.json"
+    if not file.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(compute()))
+    found: dict[str, Any] = json.loads(file.read_text())
+    return found
 
 
 def main() -> None:
@@ -311,6 +252,9 @@ def main() -> None:
     options.add_argument("--seeds", type=int, default=3)
     options.add_argument("--sets", default=",".join(KINDS))
     options.add_argument("--orders", default=",".join(ORDERS))
+    options.add_argument(
+        "--results", type=Path, help="folder of the results by set and seed: those are not repeated"
+    )
     args = options.parse_args()
     section = Section(args, __file__, "review.md")
     small = args.smoke or args.folder is None
@@ -321,10 +265,20 @@ def main() -> None:
         folder = place / "drawn" if small else args.folder
         if small:
             draw_folder(folder, 20)
-        for name in args.sets.split(",")[: 1 if small else None]:
+        originals: dict[str, Original] = {}
+
+        def run(name: str, seed: int) -> dict[str, Any]:
+            if name not in originals:
+                originals[name] = Original.of(name, folder, place / name, small)
+            own = prepare(originals[name], place / f"{name}-{seed}", seed)
+            found = simulate(own, orders, seed)
+            shutil.rmtree(own.folder)
+            return found
+
+        for name in args.sets.split(","):
             for seed in range(1 if small else args.seeds):
-                own = prepare(name, folder, place / f"{name}-{seed}", seed, small)
-                results.setdefault(name, []).append(simulate(own, orders, seed))
+                one = kept(args.results, f"{name}-{seed}", lambda n=name, s=seed: run(n, s))
+                results.setdefault(name, []).append(one)
     report(section, results, orders)
     section.finish()
 

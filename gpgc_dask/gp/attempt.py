@@ -197,7 +197,8 @@ class Attempt:
             more = np.exp(-params.log_noise) - np.exp(-start.post_noise)
         if not more.any():
             return post
-        moments = posterior_moments(post, scales)
+        with self._algebra():
+            moments = posterior_moments(post, scales)
         for sign in (1.0, -1.0):
             changed = np.flatnonzero(sign * more > 0)
             if changed.size:

@@ -111,7 +111,7 @@ class Rounds:
     n_rounds: int
     together: Index | None = None
     calibrates: bool = False
-    kept: Callable[[FitResult, OpenSweeps], SecondLook | None] | None = None
+    kept: Callable[[FitResult, OpenSweeps, Index | None], SecondLook | None] | None = None
     look: SecondLook | None = None
     calibration: Calibration | None = None
 
@@ -128,7 +128,7 @@ class Rounds:
 
     def __call__(self, result: FitResult, open_sweeps: OpenSweeps) -> None:
         if self.n_rounds:
-            look = None if self.kept is None else self.kept(result, open_sweeps)
+            look = None if self.kept is None else self.kept(result, open_sweeps, self.together)
             if look is None:
                 look = look_again(
                     result,
@@ -168,11 +168,11 @@ def calibrate_fit(
     if values is None:
         params, history = result.point.params, result.history
         noise = (params.log_noise, params.redundancy)
-        leave_out, left_out_noise = _without(open_sweeps, sweeps, rows, noise, together)
+        leave_out, left_out_noise = without(open_sweeps, sweeps, rows, noise, together)
         history.change_oracle(leave_out)
         with history.timed("sweep"):
             values = leave_out.leave_out(result.point.post, *left_out_noise)
-    return _calibrate(values, rows)
+    return calibrate_rows(values, rows)
 
 
 def look_again(
@@ -217,7 +217,7 @@ def look_again(
     post, known = result.point.post, result.solution.left_out
     last, rule, moments = None, None, None
     for number in range(1, rounds + 1):
-        leave_out, left_out_noise = _without(open_sweeps, sweeps, rows, noise, together)
+        leave_out, left_out_noise = without(open_sweeps, sweeps, rows, noise, together)
         history.change_oracle(leave_out)
         if rule is not None and sweeps.whole_groups and leave_out is sweeps:
             with history.timed("sweep"):
@@ -230,7 +230,7 @@ def look_again(
             with history.timed("solve"):
                 rule = rule or RowRule.from_values(values, rows, class_rule, training.trusted)
                 weights, known = rule(values, rows), None
-        if not _keeps_classes(weights, training):
+        if not keeps_classes(weights, training):
             break
         rows = replace(rows, weights=weights.astype(np.float64))
         sweeps = open_sweeps(rows)
@@ -245,11 +245,11 @@ def look_again(
     if last is None:
         return None
     rule, values, rows, number = last
-    calibration = _calibrate(values, rows)
+    calibration = calibrate_rows(values, rows)
     return SecondLook(post, rule.unscaled(rows), rule.class_weight, calibration, number)
 
 
-def _without(
+def without(
     open_sweeps: OpenSweeps,
     sweeps: RowSweeps,
     rows: Rows,
@@ -299,7 +299,7 @@ class RowRule:
         cls, values: Array, rows: Rows, class_rule: ClassRule, trusted: Mask | None = None
     ) -> RowRule:
         """The rule for predictions (N, t) of all rows."""
-        calibration = _calibrate(values, rows, balanced=rows.n_classes == 2)
+        calibration = calibrate_rows(values, rows, balanced=rows.n_classes == 2)
         plain = cls(calibration, np.ones(rows.n_classes), trusted)
         return replace(plain, class_weight=class_rule(plain(values, rows).astype(np.float64)))
 
@@ -337,7 +337,7 @@ def _hard(values: Array, n_classes: int, calibration: Calibration) -> Index:
     return np.asarray(calibration.logits(values).argmax(1))
 
 
-def _calibrate(values: Array, rows: Rows, *, balanced: bool = False) -> Calibration:
+def calibrate_rows(values: Array, rows: Rows, *, balanced: bool = False) -> Calibration:
     area = (_given_weights(rows) > 0).astype(np.float64)
     return calibrate(
         values, rows.codes, area, rows.groups, rows.n_groups, rows.n_classes, balanced=balanced
@@ -355,7 +355,7 @@ def _agreement(predicted: Index, rows: Rows) -> Array:
     return np.divide(right, total, out=np.zeros(rows.n_groups), where=total > 0)
 
 
-def _keeps_classes(weight: Features, training: Training) -> bool:
+def keeps_classes(weight: Features, training: Training) -> bool:
     """Whether every class that has weight in the fit still has some."""
     codes, n_classes = training.rows.codes, training.rows.n_classes
     before = group_sums(codes, training.rows.weights, n_classes)

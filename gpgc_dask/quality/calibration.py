@@ -12,9 +12,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
-from gpgc_dask.core.arrays import Array, Features, Index, group_sums
+from gpgc_dask.core.arrays import Array, Features, Index, Mask, group_sums
+from gpgc_dask.core.threads import one_blas_thread
 
 __all__ = ["MIN_PROBABILITY", "Calibration", "calibrate", "reliability", "terms"]
 
@@ -26,6 +28,9 @@ MAX_ROWS = 200_000
 
 PENALTY = 10.0
 """Inverse strength of the L2 penalty of the regression, per row of weight 1."""
+
+MAX_STEPS, MIN_STEP, STEP_TOLERANCE = 50, 1e-6, 1e-12
+"""Of Newton's method: number and smallest size of steps, and predicted gain per row at its end."""
 
 ROWS_PER_TERM = 500
 """With fewer rows per term, squares are left out: rows of one image are not independent."""
@@ -243,11 +248,52 @@ def _fit(
     if present.size < 2:
         intercept[present] = 0.0
         return Calibration(coef, intercept, frequency)
+    weight = weight / weight.mean()
+    if present.size == 2:
+        with one_blas_thread():
+            slopes = _fit_two(columns, codes == present[1], weight)
+        coef[present[1]], intercept[present] = slopes[:-1], [0.0, slopes[-1]]
+        return Calibration(coef, intercept, frequency)
     # Newton's method: few parameters, many rows, and values that are far from independent.
     regression = LogisticRegression(C=PENALTY, solver="newton-cholesky")
-    regression.fit(columns, codes, sample_weight=weight / weight.mean())
-    if present.size == 2:  # scikit-learn has one row of slopes for two classes
-        coef[present[1]], intercept[present] = regression.coef_[0], [0.0, regression.intercept_[0]]
-    else:
-        coef[present], intercept[present] = regression.coef_, regression.intercept_
+    regression.fit(columns, codes, sample_weight=weight)
+    coef[present], intercept[present] = regression.coef_, regression.intercept_
     return Calibration(coef, intercept, frequency)
+
+
+def _fit_two(columns: Features, positive: Mask, weight: Array) -> Array:
+    """(t + 1,) slopes and intercept of the regression for two classes, by Newton's method.
+
+    That of scikit-learn takes five times as long, and far longer on a machine with other work, as
+    it starts threads for a few milliseconds.
+    """
+    rows = np.column_stack([columns, np.ones(len(columns))])
+    target = positive.astype(np.float64)
+    penalty = np.append(np.full(columns.shape[1], 1.0 / PENALTY), 0.0)
+
+    def loss(slopes: Array) -> tuple[float, Array]:
+        logits = rows @ slopes
+        p = expit(logits)
+        # -ln P of the given class, which is ln(1 + e^z) - y z.
+        cost = np.log1p(np.exp(-np.abs(logits))) + np.maximum(logits, 0.0) - target * logits
+        return float(weight @ cost) + 0.5 * float(penalty @ slopes**2), p
+
+    slopes = np.zeros(rows.shape[1])
+    value, p = loss(slopes)
+    for _ in range(MAX_STEPS):
+        gradient = rows.T @ (weight * (p - target)) + penalty * slopes
+        curvature = rows.T @ (rows * (weight * p * (1.0 - p))[:, None]) + np.diag(penalty)
+        step, *_ = np.linalg.lstsq(curvature, -gradient)
+        decrease = -float(gradient @ step)
+        if decrease <= STEP_TOLERANCE * len(rows):
+            break
+        size = 1.0
+        while size > MIN_STEP:
+            new_value, new_p = loss(slopes + size * step)
+            if new_value <= value - 1e-4 * size * decrease:
+                break
+            size /= 2
+        else:
+            break
+        slopes, value, p = slopes + size * step, new_value, new_p
+    return slopes

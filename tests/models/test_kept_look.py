@@ -31,18 +31,18 @@ def rounds_of(model):
     return [entry["phase"] for entry in model.history_[model.n_iter_ :]]
 
 
-def check_posterior(model, y=CORRECTED):
+def check_posterior(model, y=CORRECTED, data=DATA):
     """The posterior is that of the weights, noise and scales of the model, computed densely."""
     (scale,) = model.feature_scales_.values()
     codes = np.searchsorted(model.classes_, y)
     weight = np.empty(len(y))
-    weight[np.argsort(DATA.groups, kind="stable")] = model.row_weight_
+    weight[np.argsort(data.groups, kind="stable")] = model.row_weight_
     precision = weight * model.class_weight_[codes]
-    precision /= model.redundancy_ * model.noise_variance_[DATA.groups]
+    precision /= model.redundancy_ * model.noise_variance_[data.groups]
     covariance = np.linalg.inv(
-        np.eye(DATA.X.shape[1]) / scale**2 + DATA.X.T @ (precision[:, None] * DATA.X)
+        np.eye(data.X.shape[1]) / scale**2 + data.X.T @ (precision[:, None] * data.X)
     )
-    mean = covariance @ (DATA.X.T @ (precision * np.where(codes == 1, 1.0, -1.0)))
+    mean = covariance @ (data.X.T @ (precision * np.where(codes == 1, 1.0, -1.0)))
     np.testing.assert_allclose(model.coef_[0], mean, rtol=1e-5, atol=1e-7)
     factor = model.covariance_factor_
     np.testing.assert_allclose(factor.T @ factor, covariance, rtol=1e-5, atol=1e-9)
@@ -85,6 +85,32 @@ def test_it_can_be_kept_again_and_saved(before, tmp_path):
     more = np.argsort(-DATA.flip_rate)[:4]
     y = np.where(np.isin(DATA.groups, more), CLEAN.y, DATA.y)
     last = refit(same, y, trusted=more)
+    assert rounds_of(last) == ["second look 1", "second look 2"]
+    assert last.look_age_ == 0.0
+
+
+def test_more_changes_renew_the_weights_in_one_round():
+    """The posterior is exactly that of the weights, which are nearly those of a full fit."""
+    data = classification(12_000, 12, 200, seed=1)
+    clean = classification(12_000, 12, 200, seed=1, corrupted=0.0)
+    worst = np.argsort(-data.flip_rate)[:10]
+    y = np.where(np.isin(data.groups, worst), clean.y, data.y)
+    given = {"groups": data.groups, "trusted": worst}
+    first = GPGC().fit(data.X, data.y, groups=data.groups)
+    full = GPGC().fit(data.X, y, **given)
+    for X in (data.X, da.from_array(data.X, chunks=(3000, -1))):
+        warm = GPGC(warm_start=first).fit(X, y, **given)
+        assert rounds_of(warm) == ["second look 1"]
+        assert warm.look_age_ == pytest.approx(np.isin(data.groups, worst).mean())
+        check_posterior(warm, y, data)
+        assert np.abs(warm.row_weight_ - full.row_weight_).mean() < 0.03
+        values, expected = (data.X @ model.coef_[0] for model in (warm, full))
+        assert np.sqrt(np.mean((values - expected) ** 2)) < 0.02 * np.sqrt(np.mean(expected**2))
+        assert warm.calibration_.coef == pytest.approx(full.calibration_.coef, rel=0.05)
+    # Too many changes since the last complete second look: the next one is complete.
+    more = np.argsort(-data.flip_rate)[:60]
+    y = np.where(np.isin(data.groups, more), clean.y, data.y)
+    last = GPGC(warm_start=warm).fit(data.X, y, groups=data.groups, trusted=more)
     assert rounds_of(last) == ["second look 1", "second look 2"]
     assert last.look_age_ == 0.0
 

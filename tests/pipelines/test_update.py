@@ -177,6 +177,19 @@ def test_folders_that_have_moved(living, tmp_path):
     check_equal(target, other / "images", other / "masks", tmp_path, run=SKIP)
 
 
+def test_masks_saved_again_in_another_folder(living, tmp_path):
+    """Their files are others, their labels the same."""
+    target, images, masks = living
+    other = tmp_path / "other/deep/er"
+    other.mkdir(parents=True)
+    for mask in masks.iterdir():
+        Image.open(mask).save(other / mask.name, compress_level=1)
+    report = update(target, images, other)
+    assert report.unchanged == 12
+    assert open_dataset(target)["mask_path"].values[2] == str(other / "photo_002.png")
+    check_equal(target, images, other, tmp_path)
+
+
 def test_a_small_dataset_grows_into_larger_chunks(tmp_path):
     images, masks = save_pairs(tmp_path, 1)
     target = tmp_path / "data.zarr"

@@ -14,7 +14,10 @@ pytestmark = pytest.mark.newest
 
 ROOT = Path(__file__).parents[2]
 SHARED = {"common.py", "paper.py", "photos.py"}
-SHARED |= {f"ranking_{part}.py" for part in ("errors", "scores", "sets")} | {"people_sets.py"}
+SHARED |= {f"ranking_{part}.py" for part in ("errors", "scores", "sets")} | {
+    "people_sets.py",
+    "reviewer_sets.py",
+}
 SHARED |= {f"objects_{part}.py" for part in ("runs", "sets")}
 SCRIPTS = sorted(path for path in (ROOT / "benchmarks").glob("*.py") if path.name not in SHARED)
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
+from contextlib import nullcontext
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from gpgc_dask.core.arrays import Array, Features, Index
-from gpgc_dask.core.threads import blas_threads, map_threads
+from gpgc_dask.core.threads import blas_threads, map_threads, one_blas_thread
 from gpgc_dask.gp.oracle.base import FeatureOracle, Rows
 from gpgc_dask.gp.oracle.kernels import Arithmetic, batch_rows
 from gpgc_dask.gp.oracle.layout import Batch, batch_ends, is_adjacent, whole_batches
@@ -22,6 +23,10 @@ __all__ = ["NumpyOracle", "NumpySweeps"]
 
 PARALLEL_PRODUCTS = 2e8
 """Multiply-adds of a Gram product from which on a sweep uses several threads."""
+
+
+SMALL_PRODUCTS = 1e9
+"""Multiply-adds up to which BLAS has one thread: starting others takes longer on a busy machine."""
 
 
 class NumpyOracle(FeatureOracle):
@@ -135,7 +140,9 @@ class NumpySweeps(RowSweeps):
             rows = self.rows.take(slice(start, stop))
             return function(_until(cancelled, self._batches(start, stop, inside)), rows, start)
 
-        return map_threads(run, pairwise(cuts.tolist()), cancelled)
+        few = len(cuts) == 2 and n * k * k < SMALL_PRODUCTS
+        with one_blas_thread() if few else nullcontext():
+            return map_threads(run, pairwise(cuts.tolist()), cancelled)
 
     def _batches(self, start: int, stop: int, ends: Index) -> Iterator[Batch]:
         if self.order is None:

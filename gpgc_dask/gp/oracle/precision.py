@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpgc_dask.core.arrays import Array, Features
+from gpgc_dask.core.threads import algebra_threads
 from gpgc_dask.gp.evidence import Moments, Posterior
 from gpgc_dask.gp.oracle.base import Rows
 from gpgc_dask.gp.oracle.kernels import Accumulator, Arithmetic, Workspace
@@ -66,9 +67,10 @@ class PrecisionProbe:
         """
         total = float(group_weight @ np.exp(-log_noise)) / redundancy
         sampled = float(self.rows.precision(log_noise, redundancy).sum())
-        return (
-            self.sample_error(post, log_noise, redundancy) * total / sampled if sampled > 0 else 0.0
-        )
+        if sampled <= 0:
+            return 0.0
+        with algebra_threads(self.sample.shape[1]):
+            return self.sample_error(post, log_noise, redundancy) * total / sampled
 
     def _moments(self, precision: Array, targets: Array) -> Moments:
         k, t = self.sample.shape[1], targets.shape[1]

@@ -18,6 +18,7 @@ __all__ = [
     "bounded_ratio",
     "certify",
     "gain_tolerance",
+    "held_tolerance",
     "is_converged",
     "is_worth_certifying",
     "scale_gain",
@@ -39,6 +40,14 @@ SHIFT_TOLERANCE = 1e-2
 
 HELD_TOLERANCE = 1e-4
 """Largest distance of ln ε² of the trusted groups from that of good groups."""
+
+HELD_ROWS_PER_TOL = 250
+"""The evidence is not at an optimum in the noise of trusted groups, which follows that of others:
+it changes in proportion to what that noise has still to move. Every HELD_ROWS_PER_TOL rows allow
+``tol`` nats."""
+
+MIN_HELD_TOL = 1e-6
+"""Smallest ``tol`` for this: below, rounding decides."""
 
 RATIO_TOLERANCE = 5e-3
 """Largest distance of ln(moment ratio) of the redundancy from 0."""
@@ -70,6 +79,10 @@ class Certificate:
         Whether the gradient is exact, as opposed to estimated or expected.
     held_change : float
         Distance of ln ε² of the trusted groups from that of good groups.
+    held_gradient : float
+        Change of the evidence in nats per ln ε² of the trusted groups.
+    held_move : float
+        Predicted change of that ln ε², as the trusted groups follow the good groups.
     """
 
     projected_gradient: float
@@ -79,6 +92,8 @@ class Certificate:
     precision_error: float = 0.0
     exact: bool = True
     held_change: float = 0.0
+    held_gradient: float = 0.0
+    held_move: float = 0.0
 
 
 class PrecisionError(Exception):
@@ -94,6 +109,12 @@ def gain_tolerance(problem: Problem) -> float:
     rows = problem.total_weight / (problem.redundancy or 1.0)
     trust = min(1.0, rows / (ROWS_PER_FEATURE * problem.n_features))
     return problem.tol * max(1.0, trust * (rows - STRICT_ROWS) / ROWS_PER_TOL)
+
+
+def held_tolerance(problem: Problem) -> float:
+    """Predicted change of the evidence in nats by the trusted groups at which a fit is done."""
+    rows = problem.total_weight / (problem.redundancy or 1.0)
+    return max(problem.tol, MIN_HELD_TOL) * rows / HELD_ROWS_PER_TOL
 
 
 def certify(
@@ -147,6 +168,8 @@ def certify(
         precision_error=error,
         exact=exact,
         held_change=problem.held_change(point),
+        held_gradient=_held_gradient(problem, point, terms),
+        held_move=_held_move(problem, point, noise / fisher_noise),
     )
 
 
@@ -170,7 +193,7 @@ def bounded_ratio(problem: Problem, redundancy: float, ratio: float | None) -> f
 def is_converged(problem: Problem, certificate: Certificate) -> bool:
     """Whether hardly any gain is left, the ranking is stable and the redundancy is solved for."""
     tolerance = gain_tolerance(problem)
-    return certificate.exact and _is_within(certificate, tolerance, RATIO_TOLERANCE)
+    return certificate.exact and _is_within(problem, certificate, tolerance, RATIO_TOLERANCE)
 
 
 def is_worth_certifying(problem: Problem, expected: Certificate, share: float) -> bool:
@@ -178,16 +201,39 @@ def is_worth_certifying(problem: Problem, expected: Certificate, share: float) -
 
     ``share`` is the share of the gain tolerance that the expected gain may have.
     """
-    return _is_within(expected, share * gain_tolerance(problem), EXPECTED_RATIO_TOLERANCE)
+    tolerance = share * gain_tolerance(problem)
+    return _is_within(problem, expected, tolerance, EXPECTED_RATIO_TOLERANCE)
 
 
-def _is_within(certificate: Certificate, gain: float, ratio_tolerance: float) -> bool:
+def _is_within(
+    problem: Problem, certificate: Certificate, gain: float, ratio_tolerance: float
+) -> bool:
     ratio = certificate.ratio
     if ratio is not None and not (ratio > 0 and abs(np.log(ratio)) <= ratio_tolerance):
         return False
-    if certificate.held_change > HELD_TOLERANCE:
+    held_gain = certificate.held_gradient * certificate.held_move
+    if certificate.held_change > HELD_TOLERANCE or held_gain > held_tolerance(problem):
         return False
     return certificate.gain <= gain and certificate.shift <= SHIFT_TOLERANCE
+
+
+def _held_gradient(problem: Problem, point: Point, terms: GroupTerms | None) -> float:
+    held, c = problem.noise.held, point.params.redundancy
+    if held is None or terms is None:
+        return 0.0
+    gradient = evidence.noise_gradient(
+        problem.group_weight(c), terms.residual, terms.leverage, problem.n_targets
+    )
+    return abs(float(gradient[held].sum()))
+
+
+def _held_move(problem: Problem, point: Point, move: Array) -> float:
+    """Distance of the trusted groups from the good groups after the parameters moved by −move."""
+    log_noise, held = point.params.log_noise, problem.noise.held
+    if held is None:
+        return 0.0
+    moved = problem.noise.per_group(problem.noise.values(log_noise) - move, log_noise)
+    return abs(problem.noise.good_noise(moved) - float(log_noise[held][0]))
 
 
 def _rank_shift(log_noise: Array, move: Array) -> float:

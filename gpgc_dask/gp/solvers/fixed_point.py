@@ -14,6 +14,7 @@ from gpgc_dask.gp.solvers.convergence import (
     bounded_ratio,
     certify,
     gain_tolerance,
+    held_tolerance,
     is_worth_certifying,
     scale_gain,
 )
@@ -156,9 +157,14 @@ def _sweep(run: Run, point: Point, ahead: Point) -> tuple[StepResult, Certificat
     mean, expected = state.expectation.mean, state.expectation.certificate
     small = expected is not None and expected.gain < SMALL_GAIN * problem.total_weight
     min_gain = 0.0
-    if small:
+    if small and expected is not None:
         share = UNCHANGED_SHARE * state.certify_share
         min_gain = share * gain_tolerance(problem) / problem.n_groups
+        if expected.held_gradient > 0:
+            # One unchanged group can decide the noise of all trusted ones.
+            move = 0.5 * held_tolerance(problem) / expected.held_gradient
+            weight = problem.group_weight(params.redundancy).mean()
+            min_gain = min(min_gain, 0.25 * problem.n_targets * float(weight) * move**2)
     rule = FixedPointRule(
         problem.n_targets, *problem.noise_bounds, params.redundancy, min_gain=min_gain
     )

@@ -32,6 +32,9 @@ MAX_GRADIENT_BYTES = 1 << 26
 MAX_READS = 4
 """Maximum number of reads."""
 
+LAST_GAIN = 3.0
+"""Predicted gain of the last step, in units of the tolerance: an eighth of it or less is left."""
+
 
 @dataclass(frozen=True)
 class Polished:
@@ -100,8 +103,7 @@ def polish(
         new = replace(params, log_noise=_next_noise(problem, params.log_noise, terms, c))
         with run.algebra():
             mean, gain = newton_step(problem, terms, params, mean, new, post)
-        # Far less is left after such a step.
-        last = gain <= tolerance or number == MAX_READS - 1
+        last = gain <= LAST_GAIN * tolerance or number == MAX_READS - 1
         with run.sweep():
             request = TermsRequest(mean, np.empty((len(mean), 0)), everything)
             terms = problem.oracle.terms(

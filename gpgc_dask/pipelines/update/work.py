@@ -268,10 +268,11 @@ class Staging:
             image, number = self.images.get(name), numbers.get(name)
             if masks is not None and image is not None and name in bases and number is not None:
                 if self._is_same(image, earlier[number], masks):
-                    earlier[number] = replace(earlier[number], record=image.record)
-                    image = None
-                else:
-                    relabelled.add(name)
+                    entries.append(
+                        Entry(replace(earlier[number], record=image.record), number, number)
+                    )
+                    continue
+                relabelled.add(name)
             if image is not None:
                 entries.append(Entry(image, bases.get(name), None))
             elif number is not None:
