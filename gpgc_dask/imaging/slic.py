@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from itertools import product
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from scipy.ndimage import gaussian_filter
 from skimage.color import rgb2lab
 from skimage.segmentation import slic
 
-from gpgc_dask.core.arrays import Array, Index, nearest_rows
+from gpgc_dask.core.arrays import Index, nearest_rows
 from gpgc_dask.core.errors import UnusableFileError
 from gpgc_dask.imaging.photos import Pixels
 
@@ -68,7 +69,7 @@ def segment(pixels: Pixels, n_segments: int, compactness: float, sigma: float) -
     return _number(_sharpen(colours, large, centres, space))
 
 
-def _choose_grid(h: int, w: int, n: int) -> tuple[int, int]:
+def _choose_grid(h: int, w: int, n: int) -> tuple[int, ...]:
     """Rows and columns of about n nearly square cells, in number as near to n as possible."""
     side = math.sqrt(h * w / n)
     choices = product(
@@ -99,7 +100,7 @@ def _cluster(colours: Colours, n_segments: int, compactness: float, iterations: 
     )
 
 
-def _centres(sample: Colours, labels: Index, y: Array, x: Array) -> Colours:
+def _centres(sample: Colours, labels: Index, y: Any, x: Any) -> Colours:
     """(n, 5) mean colour and place of each superpixel; y and x are those of rows and columns."""
     flat = labels.ravel()
     area = np.maximum(np.bincount(flat), 1)
