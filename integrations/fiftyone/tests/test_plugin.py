@@ -159,7 +159,7 @@ def test_the_view_is_sorted(dataset, model):
     execute("load_review", dataset, model=model)
     result = execute("show_worst_masks", dataset)
     requests = result.executor.to_json()["requests"]
-    (params,) = [one["params"] for one in requests if one["operator_name"] == "set_view"]
+    (params,) = [one["params"] for one in requests if one["operator_uri"].endswith("set_view")]
     (sort,) = [stage for stage in params["view"] if stage["_cls"].endswith("SortBy")]
     assert sort["kwargs"][0] == ["field_or_expr", "rank"]
 

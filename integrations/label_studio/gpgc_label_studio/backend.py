@@ -81,7 +81,7 @@ class Backend:
         self.names = [str(name) for name in info["classes"]]
         self.values = [int(value) for value in info["class_values"]]
         self.labels = {code: name for code, name in drawn_labels(fmt).items() if code != VOID}
-        content = b"".join(np.ascontiguousarray(part).tobytes() for part in (model.coef_,))
+        content = np.ascontiguousarray(model.coef_).tobytes()
         self.version = f"gpgc {hashlib.sha256(content).hexdigest()[:8]}"
 
     def predict(self, tasks: Sequence[Mapping[str, Any]], config: str) -> list[Any]:
@@ -204,11 +204,11 @@ class Backend:
         except GpgcError:  # nothing was drawn, or not with these labels
             return {}
         order = [*labels]
+        background = next((code for code in range(len(self.names)) if code not in order), VOID)
         numbers = {file.name: number for number, file in files.items()}
         drawn: dict[int, np.ndarray] = {}
         for item in source.items:
             codes = item.mask.read(read_orientation(item.pair.image))
-            background = next((code for code in range(len(self.names)) if code not in order), VOID)
             table = np.full(VOID + 1, VOID, np.uint8)
             table[: len(order) + 1] = [background, *order]
             drawn[numbers[item.pair.name]] = table[codes]
