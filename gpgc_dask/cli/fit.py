@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import redirect_stdout
 from dataclasses import asdict
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,13 +12,15 @@ import typer
 from rich.markup import escape
 
 from gpgc_dask.cli.cluster_options import on_cluster
-from gpgc_dask.cli.console import facts, print_json, print_out, time_text
+from gpgc_dask.cli.console import facts, note, print_json, print_out, time_text
 from gpgc_dask.cli.display import Display
 from gpgc_dask.cli.options import RUNNING, Json, Overwrite, Resume, check_choice, check_output
+from gpgc_dask.core.errors import StoreError
 from gpgc_dask.models.registry import MODELS
 
 if TYPE_CHECKING:
     from gpgc_dask.models.protocol import FittedModel
+    from gpgc_dask.results.tracking import LoggedRun
 
 __all__ = [
     "EXAMPLE",
@@ -137,6 +141,14 @@ def fit(
     ] = None,
     resume: Resume = False,
     overwrite: Overwrite = False,
+    mlflow: Annotated[
+        str | None,
+        typer.Option(
+            metavar="EXPERIMENT",
+            help="Log parameters, metrics, ranking and report to this experiment of MLflow, at "
+            "the MLFLOW_TRACKING_URI of the environment.",
+        ),
+    ] = None,
     json: Json = False,
     client: Any,
 ) -> None:
@@ -151,6 +163,10 @@ def fit(
     from gpgc_dask.pipelines.options import RunOptions
     from gpgc_dask.pipelines.train import train
 
+    if mlflow is not None:
+        from gpgc_dask.results.tracking import open_experiment
+
+        open_experiment(mlflow)
     with Display() as display:
         model = train(
             data,
@@ -162,10 +178,15 @@ def fit(
             announce=display.announce,
             run=RunOptions(resume, overwrite, progress=display.fit, client=client),
         )
+    outcome = _outcome(out, model)
+    if not json:
+        _show(outcome, model)
+    if mlflow is not None:
+        outcome["mlflow"] = asdict(_log(data, out, model, mlflow))
     if json:
-        print_json(_outcome(out, model) | _confusion(data, model))
-    else:
-        _show(_outcome(out, model), model)
+        print_json(outcome | _confusion(data, model))
+    elif mlflow is not None:
+        note(f"MLflow has the fit as run {outcome['mlflow']['run_id']} of {mlflow}")
 
 
 def _parameters(
@@ -196,6 +217,24 @@ def _outcome(out: str, model: FittedModel) -> dict[str, Any]:
         "converged": bool(model.converged_),
         **model.fit_summary,
     }
+
+
+def _log(data: str, out: str, model: FittedModel, experiment: str) -> LoggedRun:
+    """Log the fit; what MLflow prints to stdout is not part of this program's output."""
+    from gpgc_dask.models.fitted_dataset import open_fitted
+    from gpgc_dask.results.tracking import log_to_mlflow
+    from gpgc_dask.storage.location import Location
+
+    dataset = open_fitted(model, data)
+    try:
+        with redirect_stdout(sys.stderr):
+            return log_to_mlflow(
+                model, dataset, experiment=experiment, saved_as=Location.of(out).url
+            )
+    except StoreError as error:
+        raise StoreError(
+            f"{out} is complete, but {error}. The same command with --resume logs it again"
+        ) from None
 
 
 def _confusion(data: str, model: FittedModel) -> dict[str, Any]:
