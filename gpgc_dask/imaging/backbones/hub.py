@@ -22,6 +22,16 @@ FILES = ("onnx/model.onnx", "model.onnx")
 
 CONFIG = "preprocessor_config.json"
 
+MALFORMED = (
+    ValueError,
+    TypeError,
+    KeyError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+)
+"""Errors of reading a file of settings that are not those of a network."""
+
 NAME = re.compile(r"hf:(?P<repo>[\w.-]+/[\w.-]+)(?:/(?P<file>[^@]+\.onnx))?(?:@(?P<revision>.+))?")
 
 
@@ -124,10 +134,14 @@ def _preprocessing(repo: str, revision: str) -> dict[str, Any]:
             f"{PREFIX}{repo} has no {CONFIG} that the hub or its cache can provide: describe the "
             "input with side=, mean= and std= (--input-side, --mean, --std)"
         )
+    return read_preprocessing(path, repo)
+
+
+def read_preprocessing(path: Path, repo: str) -> dict[str, Any]:
+    """Side, mean and std of a ``preprocessor_config.json``; values are 0 … 255."""
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-        return _read_config(config)
-    except (ValueError, TypeError, KeyError, AttributeError, ZeroDivisionError) as error:
+        return _read_config(json.loads(path.read_text(encoding="utf-8")))
+    except MALFORMED as error:
         raise InputError(
             f"{CONFIG} of {PREFIX}{repo} is not understood ({type(error).__name__}: {error}): "
             "describe the input with side=, mean= and std= (--input-side, --mean, --std)"
