@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -157,9 +158,14 @@ def _read_config(config: Mapping[str, Any]) -> dict[str, Any]:
         "mean": tuple(float(value) / factor for value in mean),
         "std": tuple(float(value) / factor for value in std),
     }
-    if len(mean) != 3 or len(std) != 3:
-        raise ValueError("image_mean and image_std are of three colours")
+    values = (*settings["mean"], *settings["std"])
+    if len(mean) != 3 or len(std) != 3 or not all(map(math.isfinite, values)):
+        raise ValueError("image_mean and image_std are three finite numbers")
+    if not all(value > 0 for value in settings["std"]):
+        raise ValueError("image_std and rescale_factor must be above 0")
     size = config.get("crop_size") if config.get("do_center_crop", True) else None
     size = size or config.get("size")
     sides = [size] if isinstance(size, int) else list((size or {}).values())
+    if sides and max(map(int, sides)) < 1:
+        raise ValueError("its size must be 1 or more pixels")
     return settings | ({"side": max(map(int, sides))} if sides else {})
