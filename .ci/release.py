@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Build the release, and try it as users will: one command, `.ci/release.py`.
 
-1. sdist and wheel by `python -m build`, the wheel again by `pip wheel` (both must be the same bytes),
-   `twine check --strict`, `check-wheel-contents`, CITATION.cff by cffconvert and the conda recipe by
-   rattler-build's own reader;
+1. sdist and wheel by `python -m build`, the wheel again by `pip wheel` (both must be the same
+   bytes), `twine check --strict`, `check-wheel-contents`, CITATION.cff by cffconvert and the conda
+   recipe by rattler-build's own reader;
 2. for each Python: the wheel in an empty environment, `pip check`, time of the import, installed
    size, `gpgc demo`, then the quick tests from a folder that holds the tests and no source;
 3. a list of all that the image holds (SBOM, CycloneDX) from an environment that is made of
@@ -30,8 +30,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
-TOOLS = ("build", "check-wheel-contents", "cyclonedx-bom>=7", "py-rattler-build", "twine", "uv")
-TESTED = ("tests", "conftest.py", "pyproject.toml", "CHANGELOG.md", "docs", "benchmarks", "deploy")
+TOOLS = ("build", "check-wheel-contents", "py-rattler-build", "twine", "uv")
+TESTED = (
+    *("tests", "benchmarks", "deploy", "docs", "conftest.py", "pyproject.toml"),
+    *("README.md", "CHANGELOG.md", "CITATION.cff"),
+)
 """What the tests read besides the package; a copy has no folder gpgc_dask."""
 
 IMPORTS = ("import gpgc_dask", "from gpgc_dask import GPGC")
@@ -107,6 +110,7 @@ def build(release: Release, tools: Path) -> Path:
 
 
 def check_metadata(release: Release, tools: Path) -> None:
+    """Check citation and recipe, and write the recipe that builds from the sdist."""
     with release.step("CITATION.cff by cffconvert"):
         # In an environment of its own: it needs an old jsonschema.
         own = release.environment("cff", sys.executable, "cffconvert")
@@ -170,28 +174,34 @@ def try_wheel(release: Release, tools: Path, wheel: Path, python: str, *, tests:
         print(f"  {lines[-1]}")
 
 
-def describe_image(release: Release, tools: Path, wheel: Path) -> None:
-    """SBOM of what the image holds: the same packages, checked by the same hashes."""
+def describe_image(release: Release, wheel: Path) -> None:
+    """SBOM of what the image holds, made as in the Dockerfile."""
     with release.step("SBOM of the image"):
         dockerfile = (ROOT / "deploy/Dockerfile").read_text()
         (version,) = re.findall(r"^ARG BASE=.*python:(\d+\.\d+)", dockerfile, re.MULTILINE)
-        own = release.environment("image", find_python(version) or sys.executable)
-        locked = ("--require-hashes", "--no-deps", "-r", ROOT / "deploy/constraints.txt")
-        release.call(own / "pip", "install", "--quiet", *locked)
-        release.call(own / "pip", "install", "--quiet", "--no-deps", "--no-index", wheel)
-        release.call(own / "pip", "check")
-        release.call(own / "pip", "uninstall", "--quiet", "--yes", "pip")
+        program = find_python(version) or sys.executable
+        pip = ("pip", "install", "--quiet", "--no-deps")
+        locked = (*pip, "--require-hashes", "--only-binary", ":all:", "-r")
+        image, made = (release.environment(name, program) for name in ("image", "made"))
+        release.call(image / locked[0], *locked[1:], ROOT / "deploy/constraints.txt")
+        release.call(made / locked[0], *locked[1:], ROOT / "deploy/build-constraints.txt")
+        release.call(image / pip[0], *pip[1:], "--no-index", wheel)
+        release.call(image / "pip", "check")
         target = release.out / f"{wheel.name.split('-py3')[0]}.cdx.json"
-        command = (tools / "cyclonedx-py", "environment", "--output-reproducible", "--validate")
+        command = (made / "cyclonedx-py", "environment", "--output-reproducible")
         project = ("--pyproject", ROOT / "pyproject.toml")
-        release.call(*command, *project, "-o", target, own / "python")
-        parts = json.loads(target.read_text())["components"]
+        release.call(*command, *project, "-o", target, image / "python")
+        text = target.read_text()
+        parts = json.loads(text)["components"]
         print(f"  {len(parts)} components in {target.name}")
         listed = (ROOT / "deploy/constraints.txt").read_text().count("==")
         assert len(parts) >= listed, (len(parts), listed)
+        private = [place for place in (str(release.work), str(ROOT)) if place in text]
+        assert not private, f"{target.name} names {private}"
 
 
 def write_sums(out: Path) -> None:
+    """Write SHA256SUMS."""
     files = sorted(path for path in out.iterdir() if path.is_file())
     lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}" for path in files]
     (out / "SHA256SUMS").write_text("\n".join(lines) + "\n")
@@ -211,6 +221,7 @@ def find_python(version: str) -> str | None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Make the release, and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--python", nargs="*", default=PYTHONS, help="versions or programs")
     parser.add_argument("--no-tests", action="store_true", help="without the quick tests")
@@ -230,7 +241,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(f"skipped Python {wanted}: it is not installed", flush=True)
             else:
                 try_wheel(release, tools, wheel, program, tests=not args.no_tests)
-        describe_image(release, tools, wheel)
+        describe_image(release, wheel)
     write_sums(out)
     print(*(path.relative_to(out).as_posix() for path in sorted(out.rglob("*"))), sep="\n")
     print(f"{len(release.failed)} steps failed" + "".join(f"\n  {t}" for t in release.failed))
