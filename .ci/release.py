@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 TOOLS = ("build", "check-wheel-contents", "py-rattler-build", "twine", "uv")
 TESTED = (
-    *("tests", "benchmarks", "deploy", "docs", "conftest.py", "pyproject.toml"),
+    *("tests", "benchmarks", "conda", "deploy", "docs", "conftest.py", "pyproject.toml"),
     *("README.md", "CHANGELOG.md", "CITATION.cff"),
 )
 """What the tests read besides the package; a copy has no folder gpgc_dask."""
@@ -120,12 +120,12 @@ def check_metadata(release: Release, tools: Path) -> None:
         folder.mkdir(exist_ok=True)
         (sdist,) = release.out.glob("*.tar.gz")
         digest = hashlib.sha256(sdist.read_bytes()).hexdigest()
-        text = (ROOT / "deploy/conda/recipe.yaml").read_text()
+        text = (ROOT / "conda/recipe.yaml").read_text()
         source = f"  path: ../{sdist.name}\n  sha256: {digest}\n"
-        text, count = re.subn(r"  path: \.\./\.\.\n  use_gitignore: true\n", source, text)
+        text, count = re.subn(r"  path: \.\.\n  use_gitignore: true\n", source, text)
         assert count == 1
         (folder / "recipe.yaml").write_text(text)
-        for path in (ROOT / "deploy/conda/recipe.yaml", folder / "recipe.yaml"):
+        for path in (ROOT / "conda/recipe.yaml", folder / "recipe.yaml"):
             program = (
                 "import sys, rattler_build as r\n"
                 "recipe = r.Stage0Recipe.from_file(sys.argv[1])\n"

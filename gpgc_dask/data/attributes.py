@@ -1,6 +1,6 @@
 """What the attributes of a dataset must be, before any other part relies on them.
 
-Their digests show changes by accident; whoever writes a dataset can write digests that fit.
+Their digests show accidental changes. The author of a dataset can write digests that fit.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ def _check_decoded_size(head: bytes) -> None:
 def _decoded_size(head: bytes) -> int | None:
     """Size that the header of a zstd frame states, None if it states none; see RFC 8878, 3.1.1.1.
 
-    numcodecs, which decompresses the chunks, does not tell the size beforehand.
+    numcodecs, which decompresses the chunks, has no function that reads the size alone.
     """
     if len(head) < 6 or head[:4] != ZSTD_MAGIC:
         raise CorruptedError("it is not compressed by zstd")

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.quick
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-RECIPE = ROOT / "deploy/conda/recipe.yaml"
+RECIPE = ROOT / "conda/recipe.yaml"
 
 CONDA_NAMES = {"dask": "dask-core"}
 """Other names on conda-forge; dask's extra "distributed" is a package of its own there."""
