@@ -148,8 +148,8 @@ def try_wheel(release: Release, tools: Path, wheel: Path, python: str, *, tests:
     for statement in IMPORTS:
         with release.step(f"Python {name}: {statement}"):
             program = MEASURE.format(statement=statement)
-            seconds = min(float(release.call(own / "python", "-c", program)) for _ in range(5))
-            print(f"  {seconds:.2f} s of CPU, the best of 5")
+            seconds = min(float(release.call(own / "python", "-c", program)) for _ in range(3))
+            print(f"  {seconds:.2f} s of CPU, the best of 3")
             assert statement != IMPORTS[0] or seconds < MAX_IMPORT_SECONDS
     with release.step(f"Python {name}: gpgc demo"):
         folder = release.work / f"demo-{name}"
