@@ -32,7 +32,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 TOOLS = ("build", "check-wheel-contents", "py-rattler-build", "twine", "uv")
 TESTED = (
-    *("tests", "benchmarks", "conda", "deploy", "docs", "conftest.py", "pyproject.toml"),
+    *("tests", "benchmarks", "conda", "deploy", "docs", "examples"),
+    *("conftest.py", "pyproject.toml"),
     *("README.md", "CHANGELOG.md", "CITATION.cff"),
 )
 """What the tests read besides the package; a copy has no folder gpgc_dask."""
