@@ -2,6 +2,7 @@
 # Build the image and run gpgc demo in it as its own user: deploy/build.sh [TAG] [options of the build]
 # With buildah where it is installed (no daemon; ISOLATION=chroot by default), else with docker.
 #   BASE=…                         another base image (Debian with python3 >= 3.11 and venv)
+#   SBOM=image.cdx.json            write the list of what the image holds (/opt/gpgc/sbom.cdx.json in it)
 #   --secret id=pip,src=pip.conf   where packages come from another index
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -28,4 +29,8 @@ run dask scheduler --version
 run dask worker --version
 echo "== gpgc demo"
 run gpgc demo --out /tmp/demo
+if [ -n "${SBOM:-}" ]; then
+  echo "== what it holds: $SBOM"
+  run cat /opt/gpgc/sbom.cdx.json > "$SBOM"
+fi
 echo "built $tag"

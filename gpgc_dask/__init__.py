@@ -56,7 +56,7 @@ __all__ = [
     "write_report",
 ]
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 # Importing these takes seconds, which `gpgc --help` should not.
 __getattr__, __dir__, _ = attach(

@@ -13,13 +13,18 @@ from datetime import UTC, datetime, timedelta
 from os import PathLike
 from pathlib import Path
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from gpgc_dask.core.errors import ExistsError, MissingDependencyError
 
-from gpgc_dask.core.errors import ExistsError
+try:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+except ImportError as error:
+    raise MissingDependencyError(
+        f'certificates are made with cryptography ({error}): pip install "gpgc_dask[tls]"'
+    ) from None
 
 __all__ = ["ROLES", "make_certificates"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,10 +39,36 @@ class TlsFiles:
                 raise MissingFileError(
                     f"{path} does not exist: make certificates with gpgc certs DIR"
                 )
+        self._check()
         settings: dict[str, Any] = {"tls_ca_file": self.ca, "require_encryption": True}
         for role in ("client", "scheduler", "worker"):
             settings |= {f"tls_{role}_cert": self.cert, f"tls_{role}_key": self.key}
         return Security(**settings)
+
+    def _check(self) -> None:
+        """Raise an InputError for files that are not certificates, or not a pair.
+
+        A key with a password is rejected: OpenSSL would ask for it on the terminal of each process.
+        """
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        try:
+            context.load_verify_locations(cafile=self.ca)
+        except OSError as error:
+            raise InputError(
+                f"{self.ca} is not a certificate of an authority ({_reason(error)}): make "
+                "certificates with gpgc certs DIR"
+            ) from None
+        try:
+            context.load_cert_chain(self.cert, self.key, password=b"")
+        except (OSError, ValueError) as error:
+            raise InputError(
+                f"{self.cert} and {self.key} are not a certificate and its key without a password "
+                f"({_reason(error)}): make certificates with gpgc certs DIR"
+            ) from None
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return str(getattr(error, "reason", None) or error)
 
 
 def scheduler_security(address: str, tls: TlsFiles | None) -> Security | None:

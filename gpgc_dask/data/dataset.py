@@ -46,6 +46,7 @@ from gpgc_dask.core.display import render_card
 from gpgc_dask.core.errors import ChangedError, CorruptedError, InputError, MissingFileError
 from gpgc_dask.core.paths import check_names, check_sources
 from gpgc_dask.data.apply_verdicts import apply_verdicts, read_verdicts
+from gpgc_dask.data.attributes import check_attributes
 from gpgc_dask.data.replacement import SameState, is_committed, state_digest
 from gpgc_dask.data.schema import (
     FORMAT,
@@ -321,6 +322,7 @@ def _check_photos(dataset: xr.Dataset, location: Location) -> None:
     """Raise a CorruptedError if the photos of a dataset have impossible sizes, classes or paths."""
     try:
         attributes = dataset.attrs
+        check_attributes(attributes)
         n_classes = len(attributes["classes"])
         if n_classes < 2 or len(attributes["class_values"]) != n_classes:
             raise InputError(f"it names {n_classes} classes")

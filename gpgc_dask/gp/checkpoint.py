@@ -12,6 +12,7 @@ import io
 import json
 import warnings
 import zipfile
+import zlib
 from dataclasses import dataclass, field
 from os import PathLike, fspath
 from typing import Any
@@ -28,7 +29,10 @@ __all__ = ["Checkpoint", "SavedFit", "digest", "parse_checkpoint"]
 
 MAGIC = b"gpgc_dask checkpoint 3 "
 
-UNREADABLE = (ValueError, KeyError, IndexError, TypeError, EOFError, zipfile.BadZipFile)
+UNREADABLE = (
+    *(ValueError, KeyError, IndexError, TypeError, AttributeError, EOFError),
+    *(ArithmeticError, MemoryError, RuntimeError, zlib.error, zipfile.BadZipFile),
+)
 """Errors from reading a file that is not a checkpoint, or only a part of one."""
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from gpgc_dask.core.arrays import Array, Features, Index
 from gpgc_dask.core.errors import InputError
+from gpgc_dask.core.stored import reading_stored
 from gpgc_dask.imaging.backbones import Backbone, BackboneLike, find_backbone
 from gpgc_dask.imaging.masks import Codes
 from gpgc_dask.imaging.objects import PhotoObject
@@ -128,8 +129,9 @@ class Recipe:
     @classmethod
     def from_json(cls, backbone: BackboneLike, stored: Mapping[str, Any]) -> Recipe:
         """Restore the recipe from a dataset's provenance."""
-        photos = PhotoFormat.from_json(stored.get("photos", {}))
-        return cls(backbone, **{**stored, "photos": photos})
+        with reading_stored("recipe"):
+            photos = PhotoFormat.from_json(stored.get("photos", {}))
+            return cls(backbone, **{**stored, "photos": photos})
 
     def with_photos(self, photos: PhotoFormat) -> Recipe:
         """The same recipe for another format of photos."""

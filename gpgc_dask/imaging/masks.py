@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from gpgc_dask.core.errors import InputError, UnusableFileError
+from gpgc_dask.core.stored import reading_stored
 from gpgc_dask.data.schema import VOID
 from gpgc_dask.imaging.colours import match_colours
 from gpgc_dask.imaging.photos import Orientation, decoding, open_image
@@ -115,15 +116,16 @@ class MaskFormat:
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> MaskFormat:
         """Restore the format from a dataset's provenance."""
-        return cls(
-            tuple(stored["foreground"]),
-            tuple((value, name) for value, name in stored["classes"]),
-            tuple(stored["void"]),
-            stored["threshold"],
-            tuple(tuple(one) for one in stored.get("colours", ())),
-            stored.get("by_colour", False),
-            stored.get("invert", False),
-        )
+        with reading_stored("format of the masks"):
+            return cls(
+                tuple(stored["foreground"]),
+                tuple((value, name) for value, name in stored["classes"]),
+                tuple(stored["void"]),
+                stored["threshold"],
+                tuple(tuple(one) for one in stored.get("colours", ())),
+                stored.get("by_colour", False),
+                stored.get("invert", False),
+            )
 
     @property
     def names_values(self) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from gpgc_dask.core.errors import InputError
+from gpgc_dask.core.stored import reading_stored
 
 __all__ = ["STRETCHES", "PhotoFormat", "stored_format"]
 
@@ -101,11 +102,12 @@ class PhotoFormat:
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> PhotoFormat:
         """Restore the format from a dataset's provenance."""
-        arguments: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in stored.items()
-        }
-        return cls(**arguments)
+        with reading_stored("format of the photos"):
+            arguments: dict[str, Any] = {
+                name: tuple(value) if isinstance(value, list) else value
+                for name, value in stored.items()
+            }
+            return cls(**arguments)
 
 
 def stored_format(attributes: Mapping[str, Any]) -> PhotoFormat:

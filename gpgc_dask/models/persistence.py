@@ -181,7 +181,7 @@ def load(path: str | PathLike[str], storage_options: dict[str, Any] | None = Non
         return _read_model(stored, meta["estimator"])
     except CorruptedError:
         raise
-    except (KeyError, TypeError, ValueError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise CorruptedError(f"{source} is corrupted ({error}): {WAY_OUT}") from error
 
 
@@ -232,8 +232,10 @@ def _read_model(stored: _Stored, estimator: str) -> FittedModel:
     for name in SAVED_LABELS:
         if name in stored or f"{name}json" in stored:
             setattr(model, name, _read_labels(stored, name))
-    for name, value in _read_json(stored, "values").items():
-        setattr(model, name, value)
+    values = _read_json(stored, "values")
+    for name in kind.saved_values:
+        if name in values:
+            setattr(model, name, values[name])
     if "datasetjson" in stored:
         model.dataset_ = _read_json(stored, "dataset")
     if "reviewjson" in stored:

@@ -10,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -20,6 +21,7 @@ import pytest
 import typer
 import yaml
 from dask.utils import parse_bytes
+from packaging.requirements import Requirement
 from typer.testing import CliRunner
 
 from gpgc_dask.cli import app
@@ -136,11 +138,32 @@ def test_the_user_is_the_images_own():
 def test_the_base_and_all_packages_are_pinned():
     (base,) = re.findall(r"^ARG BASE=(\S+)", (FOLDER / "Dockerfile").read_text(), re.MULTILINE)
     assert re.search(r":\d+\.\d+\.\d+-slim-\w+$", base)
-    lines = (FOLDER / "constraints.txt").read_text().splitlines()
-    pins = [line for line in lines if line and not line.startswith("#")]
-    assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+]+", line) for line in pins)
-    names = {line.partition("==")[0].lower().replace("_", "-") for line in pins}
-    assert names >= {"dask", "distributed", "numpy", "zarr", "s3fs"}
+    pins = {**locked("constraints.txt"), **locked("build-constraints.txt")}
+    assert pins.keys() >= {"dask", "distributed", "numpy", "zarr", "s3fs", "hatchling"}
+    dockerfile = (FOLDER / "Dockerfile").read_text()
+    for line in re.findall(r"/bin/pip .*", dockerfile):
+        assert "--require-hashes" in line or "--no-index" in line or "pip check" in line
+
+
+def locked(file):
+    """{package: version} of a file in which every package has hashes."""
+    text = re.sub(r"^#.*\n", "", (FOLDER / file).read_text(), flags=re.MULTILINE)
+    pins = {}
+    for block in text.replace("\\\n", " ").splitlines():
+        pin, *hashes = block.split()
+        assert hashes
+        assert all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", each) for each in hashes)
+        name, version = re.fullmatch(r"([a-z0-9-]+)==([A-Za-z0-9.+]+)", pin).groups()
+        pins[name] = version
+    return pins
+
+
+def test_the_image_has_the_required_dependencies():
+    project = tomllib.loads((FOLDER.parent / "pyproject.toml").read_text())["project"]
+    listed = [Requirement(text) for text in project["dependencies"]]
+    pins = locked("constraints.txt")
+    for each in listed:
+        assert each.specifier.contains(pins[each.name.lower().replace("_", "-")]), each
 
 
 def test_addresses_and_ports_agree():

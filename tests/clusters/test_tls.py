@@ -6,15 +6,25 @@ import contextlib
 import socket
 import ssl
 import stat
+import sys
 import threading
+from dataclasses import replace
+from pathlib import Path
 
 import dask
 import pytest
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 from distributed import Client, Security
 
 from gpgc_dask.clusters import remote
 from gpgc_dask.clusters.certificates import make_certificates
 from gpgc_dask.clusters.connect import connect
+from gpgc_dask.core.errors import InputError
 from tests.support.processes import Processes, tls_files
 
 
@@ -129,3 +139,42 @@ def test_a_missing_file_is_named(run, reference, tmp_path):
     code, _, err = run("fit", reference, "-o", tmp_path / "m.zarr", *given)
     assert code == 2
     assert "no.pem does not exist: make certificates with gpgc certs DIR" in err
+
+
+@pytest.mark.parametrize(
+    ("role", "change", "message"),
+    [
+        ("ca", lambda text: "", "ca.pem is not a certificate of an authority"),
+        ("cert", lambda text: text[:300], "are not a certificate and its key"),
+        ("key", lambda text: "", "are not a certificate and its key"),
+    ],
+)
+def test_files_that_are_not_certificates(tmp_path, role, change, message):
+    make_certificates(tmp_path / "tls")
+    files = tls_files(tmp_path / "tls", "client")
+    path = Path(getattr(files, role))
+    path.write_text(change(path.read_text()))
+    with pytest.raises(InputError, match=rf"{message}.*gpgc certs DIR"):
+        files.security()
+
+
+def test_a_key_of_another_certificate_or_with_a_password(tmp_path):
+    make_certificates(tmp_path / "tls")
+    files, other = (tls_files(tmp_path / "tls", role) for role in ("client", "worker"))
+    with pytest.raises(InputError, match="KEY_VALUES_MISMATCH"):
+        replace(files, key=other.key).security()
+    key = load_pem_private_key(Path(files.key).read_bytes(), None)
+    secret = BestAvailableEncryption(b"secret")
+    locked = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, secret)
+    Path(files.key).write_bytes(locked)
+    with pytest.raises(InputError, match="its key without a password"):  # and nobody is asked
+        files.security()
+
+
+def test_without_cryptography(run, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    monkeypatch.delitem(sys.modules, "gpgc_dask.clusters.certificates")
+    code, _, err = run("certs", tmp_path / "tls")
+    assert code == 2
+    assert 'pip install "gpgc_dask[tls]"' in err
+    assert not (tmp_path / "tls").exists()

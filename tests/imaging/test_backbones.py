@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import os
 import pickle
-import struct
 import subprocess
 import sys
 
@@ -22,6 +21,7 @@ from gpgc_dask.imaging.backbones.onnx import open_session
 from gpgc_dask.imaging.backbones.weights import MAGIC, PROTOCOL, read_tensors
 from gpgc_dask.imaging.features import Recipe, describe
 from tests.support.images import draw, save_pair, save_pairs, tree_bytes
+from tests.support.networks import tensor_pickle, torch_file
 
 PHOTO, _ = draw(0, 60, 80)
 
@@ -37,36 +37,6 @@ class Shell:
 
     def __reduce__(self):
         return os.system, (f"touch {self.path}",)
-
-
-def torch_file(path, content, storages=(), keys=None, *, head=(MAGIC, PROTOCOL)):
-    """A file as torch.save wrote it: four pickles, storage keys, storages."""
-    machine = {"protocol_version": PROTOCOL, "little_endian": True, "type_sizes": {}}
-    body = b"".join(pickle.dumps(part, 2) for part in (*head, machine)) + content
-    body += pickle.dumps([key for key, _ in storages] if keys is None else keys, 2)
-    for _, values in storages:
-        body += struct.pack("<q", values.size) + values.tobytes()
-    path.write_bytes(body)
-    return path
-
-
-def tensor_pickle(shape=(2, 3), stride=(3, 1), offset=0, length=6, storage="FloatStorage"):
-    """A pickle of {"a": tensor}, opcode by opcode."""
-
-    def integer(n):
-        return b"J" + struct.pack("<i", n)
-
-    def text(s):
-        return b"X" + struct.pack("<I", len(s)) + s.encode()
-
-    def numbers(values):
-        return b"(" + b"".join(map(integer, values)) + b"t"
-
-    reference = b"(" + text("storage") + f"ctorch\n{storage}\n".encode() + text("0") + text("cpu")
-    reference += integer(length) + b"NtQ"
-    tensor = b"ctorch._utils\n_rebuild_tensor_v2\n(" + reference + integer(offset)
-    tensor += numbers(shape) + numbers(stride) + b"\x89ccollections\nOrderedDict\n)RtR"
-    return b"\x80\x02ccollections\nOrderedDict\n)R(" + text("a") + tensor + b"u."
 
 
 VALUES = np.arange(6, dtype="<f4")

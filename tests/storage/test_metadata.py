@@ -15,6 +15,7 @@ from zarr.codecs import Crc32cCodec
 from gpgc_dask import GP, GPGC, load, open_dataset
 from gpgc_dask.core.errors import CorruptedError
 from gpgc_dask.imaging.painting import write_masks
+from gpgc_dask.storage import verified
 from gpgc_dask.storage.integrity import DIGESTS
 from tests.support.corruption import rewrite
 
@@ -127,6 +128,15 @@ def test_a_decompression_bomb_is_rejected_unread(data, tells):
     put_chunk(data / "label/c/0", zeros_packed(16 << 30, tells=tells))
     with pytest.raises(CorruptedError, match=r"chunk 0 of label .*it would decompress to"):
         open_dataset(data)["label"].compute(scheduler="sync")
+
+
+def test_stated_sizes_of_compressed_chunks():
+    for size in (0, 1, 255, 256, 65_791, 65_792, 200_000):
+        head = bytes(numcodecs.Zstd().encode(bytes(size)))[:18]
+        assert verified._decoded_size(head) == size
+        for end in range(5):
+            with pytest.raises(CorruptedError, match="not compressed by zstd"):
+                verified._decoded_size(head[:end])
 
 
 VALUES = {

@@ -34,6 +34,7 @@ from gpgc_dask.pipelines.batches import problem_error
 from gpgc_dask.pipelines.mask_check import check_masks
 from tests.support.annotation_files import LAYOUTS
 from tests.support.deep import write_deep
+from tests.support.fuzzing_stores import STORES
 from tests.support.images import draw
 from tests.support.medical import save_dicom, save_nifti
 
@@ -337,4 +338,5 @@ READERS |= {
     "DICOM": FuzzReader(write_dicom, read_photos),
     "NIfTI": FuzzReader(write_nifti, read_photos),
 }
+READERS |= {name: FuzzReader(*pair) for name, pair in STORES.items()}
 """Readers by name. To add one, write correct files and read them."""

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
+import struct
+
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
+
+from gpgc_dask.imaging.backbones.weights import MAGIC, PROTOCOL
 
 PATCH, WIDTH, SPECIAL = 14, 12, 5
 """Side of the patches, channels, and tokens in front of them: one class token, four registers."""
@@ -93,3 +98,36 @@ def vit_map(image, side, *, seed=0, mean=MEAN, std=STD, size=None, positions=0.0
     attention /= attention.sum(1, keepdims=True)
     mixed = tokens + attention @ (tokens @ t["value"])
     return np.moveaxis(mixed[SPECIAL:].reshape(patches.shape), -1, 0)
+
+
+# -- files of torch.save ---------------------------------------------------------------------------
+
+
+def torch_file(path, content, storages=(), keys=None, *, head=(MAGIC, PROTOCOL)):
+    """A file as torch.save wrote it: four pickles, storage keys, storages."""
+    machine = {"protocol_version": PROTOCOL, "little_endian": True, "type_sizes": {}}
+    body = b"".join(pickle.dumps(part, 2) for part in (*head, machine)) + content
+    body += pickle.dumps([key for key, _ in storages] if keys is None else keys, 2)
+    for _, values in storages:
+        body += struct.pack("<q", values.size) + values.tobytes()
+    path.write_bytes(body)
+    return path
+
+
+def tensor_pickle(shape=(2, 3), stride=(3, 1), offset=0, length=6, storage="FloatStorage"):
+    """A pickle of {"a": tensor}, opcode by opcode."""
+
+    def integer(n):
+        return b"J" + struct.pack("<i", n)
+
+    def text(s):
+        return b"X" + struct.pack("<I", len(s)) + s.encode()
+
+    def numbers(values):
+        return b"(" + b"".join(map(integer, values)) + b"t"
+
+    reference = b"(" + text("storage") + f"ctorch\n{storage}\n".encode() + text("0") + text("cpu")
+    reference += integer(length) + b"NtQ"
+    tensor = b"ctorch._utils\n_rebuild_tensor_v2\n(" + reference + integer(offset)
+    tensor += numbers(shape) + numbers(stride) + b"\x89ccollections\nOrderedDict\n)RtR"
+    return b"\x80\x02ccollections\nOrderedDict\n)R(" + text("a") + tensor + b"u."

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 
 from gpgc_dask.data import writing
+from gpgc_dask.imaging.features import Recipe
+from gpgc_dask.imaging.masks import MaskFormat
 from gpgc_dask.storage.location import Location
 
 ABOUT = {
     "classes": ["background", "object"],
     "class_values": [0, 1],
-    "source": {"images": "photos", "masks": "masks"},
+    "source": {
+        "format": "masks",
+        "images": "photos",
+        "masks": "masks",
+        "mask_format": asdict(MaskFormat()),
+    },
     "backbone": {"name": "made up"},
-    "recipe": {},
+    "recipe": Recipe("colour", superpixels=100).to_json(),
     "versions": {},
     "files_digest": "made up",
+    "image_info": {},
 }
 
 

@@ -82,6 +82,10 @@ def _whole(n_bytes: float) -> int:
     return -int(-n_bytes // step) * step
 
 
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and value >= 0  # also False and True
+
+
 def shape_of(images: int | None, features: int, plan: Path | None) -> Shape | None:
     """Shape of the data, from a number of images or from the output of ``gpgc plan --json``."""
     if images is not None and plan is not None:
@@ -91,8 +95,12 @@ def shape_of(images: int | None, features: int, plan: Path | None) -> Shape | No
     if plan is None:
         return None
     try:
-        return Shape(**json.loads(plan.read_text())["shape"])
-    except (ValueError, KeyError, TypeError) as error:
+        values = json.loads(plan.read_text(encoding="utf-8"))["shape"]
+        wrong = [name for name, value in values.items() if not _is_count(value)]
+        if wrong:
+            raise ValueError(f"{', '.join(wrong)} must be numbers of 0 or more")
+        return Shape(**values)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(
             f"{plan} is not the output of gpgc plan DATA --json ({type(error).__name__}: {error}): "
             "write it again with that command"

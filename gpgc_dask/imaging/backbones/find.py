@@ -8,6 +8,7 @@ from typing import Any
 
 from gpgc_dask.core.arrays import Features
 from gpgc_dask.core.errors import InputError, InputTypeError
+from gpgc_dask.core.stored import reading_stored
 from gpgc_dask.imaging.backbones.base import Backbone, checked_maps
 from gpgc_dask.imaging.backbones.registry import BACKBONES, find_kind, list_backbones
 from gpgc_dask.imaging.photos import Pixels
@@ -100,19 +101,23 @@ def restore_backbone(
     InputError
         If the backbone is not available, or is not the same.
     """
+    with reading_stored("description of the network"):
+        restored = _restore(provenance, backbone)
+        _check_same(provenance, restored.provenance())
+    return restored
+
+
+def _restore(provenance: Mapping[str, Any], backbone: BackboneLike | None) -> Backbone:
     name = str(provenance["name"])
     kind = None if name.startswith(PYTHON) else find_kind(name)
     if backbone is not None and not isinstance(backbone, str):
-        restored = find_backbone(backbone)
-    elif kind is None:
+        return find_backbone(backbone)
+    if kind is None:
         raise InputError(
             f"the features come from {name}, which is not registered: the program cannot compute "
             "them; in Python pass it as backbone="
         )
-    else:
-        restored = BACKBONES[kind].from_provenance(provenance, backbone)
-    _check_same(provenance, restored.provenance())
-    return restored
+    return BACKBONES[kind].from_provenance(provenance, backbone)
 
 
 def _check_same(then: Mapping[str, Any], now: Mapping[str, Any]) -> None:

@@ -49,17 +49,16 @@ def read_model(path: str | Path) -> Any:
     model = _read_graph(path)
     total = 0
     for tensor in _external_tensors(model):
-        place = {entry.key: entry.value for entry in tensor.external_data}
-        file = _external_path(path, place["location"])
-        total += int(place.get("length", file.stat().st_size))
+        file, offset, length = _external_place(path, tensor)
+        total += length
         if total > MAX_BYTES:
             raise InputError(
                 f"{path} has weights of more than 2 GB: use a smaller model, or one in float16"
             )
         with file.open("rb") as content:
-            content.seek(int(place.get("offset", 0)))
+            content.seek(offset)
             # onnx rejects symbolic links, and the cache of the Hugging Face hub consists of them.
-            tensor.raw_data = content.read(int(place.get("length", -1)))
+            tensor.raw_data = content.read(length)
         tensor.data_location = onnx.TensorProto.DEFAULT
         del tensor.external_data[:]
     return model
@@ -93,6 +92,24 @@ def _external_tensors(model: Any) -> Iterator[Any]:
     for tensor in [*model.graph.initializer, *constants]:
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             yield tensor
+
+
+def _external_place(path: str | Path, tensor: Any) -> tuple[Path, int, int]:
+    """(file, offset, length) of the weights of a tensor."""
+    place = {entry.key: entry.value for entry in tensor.external_data}
+    file = _external_path(path, place.get("location", ""))
+    size = file.stat().st_size
+    try:
+        offset = int(place.get("offset", 0))
+        length = int(place.get("length", size - offset))
+    except ValueError:
+        offset = length = -1
+    if min(offset, length) < 0 or offset + length > size:
+        raise InputError(
+            f"{path} takes weights from where {file.name} has none ({size:,} bytes): one of the "
+            "files is corrupted, or of another model"
+        )
+    return file, offset, length
 
 
 def _external_path(path: str | Path, name: str) -> Path:

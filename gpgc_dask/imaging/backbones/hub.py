@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,6 +22,16 @@ FILES = ("onnx/model.onnx", "model.onnx")
 """Where repositories have their network, most frequent first."""
 
 CONFIG = "preprocessor_config.json"
+
+MALFORMED = (
+    ValueError,
+    TypeError,
+    KeyError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+)
+"""Errors of reading a file of settings that are not those of a network."""
 
 NAME = re.compile(r"hf:(?P<repo>[\w.-]+/[\w.-]+)(?:/(?P<file>[^@]+\.onnx))?(?:@(?P<revision>.+))?")
 
@@ -124,10 +135,14 @@ def _preprocessing(repo: str, revision: str) -> dict[str, Any]:
             f"{PREFIX}{repo} has no {CONFIG} that the hub or its cache can provide: describe the "
             "input with side=, mean= and std= (--input-side, --mean, --std)"
         )
+    return read_preprocessing(path, repo)
+
+
+def read_preprocessing(path: Path, repo: str) -> dict[str, Any]:
+    """Side, mean and std of a ``preprocessor_config.json``; values are 0 … 255."""
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-        return _read_config(config)
-    except (ValueError, TypeError, KeyError, AttributeError, ZeroDivisionError) as error:
+        return _read_config(json.loads(path.read_text(encoding="utf-8")))
+    except MALFORMED as error:
         raise InputError(
             f"{CONFIG} of {PREFIX}{repo} is not understood ({type(error).__name__}: {error}): "
             "describe the input with side=, mean= and std= (--input-side, --mean, --std)"
@@ -143,9 +158,14 @@ def _read_config(config: Mapping[str, Any]) -> dict[str, Any]:
         "mean": tuple(float(value) / factor for value in mean),
         "std": tuple(float(value) / factor for value in std),
     }
-    if len(mean) != 3 or len(std) != 3:
-        raise ValueError("image_mean and image_std are of three colours")
+    values = (*settings["mean"], *settings["std"])
+    if len(mean) != 3 or len(std) != 3 or not all(map(math.isfinite, values)):
+        raise ValueError("image_mean and image_std are three finite numbers")
+    if not all(value > 0 for value in settings["std"]):
+        raise ValueError("image_std and rescale_factor must be above 0")
     size = config.get("crop_size") if config.get("do_center_crop", True) else None
     size = size or config.get("size")
     sides = [size] if isinstance(size, int) else list((size or {}).values())
+    if sides and max(map(int, sides)) < 1:
+        raise ValueError("its size must be 1 or more pixels")
     return settings | ({"side": max(map(int, sides))} if sides else {})

@@ -13,7 +13,7 @@ import numpy as np
 import zarr
 
 from gpgc_dask.core.arrays import Features
-from gpgc_dask.core.errors import InputError, MissingFileError
+from gpgc_dask.core.errors import GpgcError, InputError, MissingFileError
 from gpgc_dask.core.text import preview
 from gpgc_dask.imaging.backbones.base import Backbone
 from gpgc_dask.imaging.photos import Pixels
@@ -22,6 +22,9 @@ from gpgc_dask.storage.location import Location, is_url
 __all__ = ["StoredMaps"]
 
 PREFIX = "maps:"
+
+MAX_MAP_BYTES = 1 << 32
+"""Bytes of one feature map at most, whatever its metadata claims."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,12 @@ class StoredMaps(Backbone):
         """The array or file of a photo, None if there is none."""
         group = _open(self.path)
         if group is not None:
-            found = group.get(name)
+            try:
+                found = group.get(name)
+            except (GpgcError, OSError):  # of the store
+                raise
+            except Exception as error:  # readers of metadata have no common base
+                raise _unreadable(name, self.path, error) from None
             return found if isinstance(found, zarr.Array) else None
         folder = Path(self.path)
         files = (folder / f"{name}.npy", (folder / name).with_suffix(".npy"))
@@ -84,9 +92,19 @@ class StoredMaps(Backbone):
 
     def _read(self, name: str) -> Features | None:
         place = self._place(name)
-        if place is None or isinstance(place, zarr.Array):
-            return None if place is None else np.asarray(place[...])
-        return np.asarray(np.load(place, allow_pickle=False))
+        if place is None:
+            return None
+        try:
+            if isinstance(place, zarr.Array):
+                if place.nbytes > MAX_MAP_BYTES:
+                    raise ValueError(f"it has {place.nbytes:,} bytes")
+                return np.asarray(place[...])
+            # Mapped, so that the header cannot request more than there is in the file.
+            return np.array(np.load(place, mmap_mode="r", allow_pickle=False))
+        except (GpgcError, OSError):  # of the store
+            raise
+        except Exception as error:  # codecs and readers of headers have no common base
+            raise _unreadable(name, self.path, error) from None
 
     def provenance(self) -> dict[str, Any]:
         return {"name": PREFIX, "path": self.path}
@@ -128,5 +146,12 @@ def _open(path: str) -> zarr.Group | None:
         return None
     try:
         return Location.of(path).group()
-    except (ValueError, OSError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, OSError) as error:
         raise InputError(f"{path} is not a readable Zarr group: {error}") from None
+
+
+def _unreadable(name: str, path: str, error: Exception) -> InputError:
+    reason = " ".join(str(error).split())
+    return InputError(
+        f"{name} in {path} cannot be read ({reason:.200}): compute its features again"
+    )

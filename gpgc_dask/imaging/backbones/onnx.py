@@ -13,7 +13,7 @@ import onnx
 from PIL import Image
 
 from gpgc_dask.core.arrays import Features
-from gpgc_dask.core.errors import InputError, MissingFileError
+from gpgc_dask.core.errors import GpgcError, InputError, MissingFileError
 from gpgc_dask.imaging.backbones.base import Backbone, file_digest
 from gpgc_dask.imaging.backbones.devices import RUNTIME, choose_device, open_session
 from gpgc_dask.imaging.backbones.graph import (
@@ -339,7 +339,15 @@ def _file_session(
     model.graph.output.extend(
         onnx.helper.make_empty_tensor_value_info(name) for name in layers if name not in present
     )
-    return open_session(model.SerializeToString(), device), stem
+    try:
+        return open_session(model.SerializeToString(), device), stem
+    except GpgcError:
+        raise
+    except Exception as error:  # onnxruntime's own exceptions have no common base
+        raise InputError(
+            f"{path} cannot be run by onnxruntime {RUNTIME}, export it again: "
+            f"{' '.join(str(error).split()):.300}"
+        ) from None
 
 
 def _last_maps(network: Any, limit: int = 8) -> list[str]:

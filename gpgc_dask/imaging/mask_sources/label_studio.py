@@ -80,6 +80,8 @@ def load_tasks(path: Path) -> list[dict[str, Any]]:
             )
         if not isinstance(task.setdefault("annotations", []), list):
             raise InputError(f"{path}: the annotations of task {task.get('id')} are no list")
+        if not all(isinstance(one, dict) for one in task["annotations"]):
+            raise InputError(f"{path}: an annotation of task {task.get('id')} is no mapping")
     if not any(task["annotations"] for task in tasks):
         raise InputError(
             f"{path} has no annotation: it may be the file of tasks. Export the project from Label "
