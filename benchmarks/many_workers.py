@@ -289,7 +289,7 @@ def report(
         "core each."
     )
     rows = []
-    for number, k, state, found in results:
+    for number, k, _state, found in results:
         arithmetic = n * k**2 / speeds[k] / number
         driver, scheduler, workers = found.cpu
         share = (driver + scheduler) / arithmetic
