@@ -15,6 +15,7 @@ import asyncio
 import logging
 import multiprocessing
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -125,8 +126,6 @@ class Cluster:
 
 def _sent() -> tuple[int, int]:
     # The script is ``__mp_main__`` in these processes, where its module-level counter is.
-    import sys
-
     return os.getpid(), sys.modules["__mp_main__"].sent
 
 
@@ -251,11 +250,14 @@ def measure(cluster: Cluster, work: Work, repeats: int) -> Measured:
 
 
 def main() -> None:
-    args = parser(__doc__).parse_args()
+    arguments = parser(__doc__)
+    arguments.add_argument("--workers", type=int, nargs="+", default=[50, 200])
+    arguments.add_argument("--processes", type=int, default=2, help="that share the workers")
+    args = arguments.parse_args()
     section = Section(args, __file__)
     prepare()
     images = 2_000 if args.smoke else IMAGES["HDSeg dogs"]
-    numbers = [4] if args.smoke else [50, 200]
+    numbers = [4] if args.smoke else args.workers
     sizes = [(DEFAULT_FEATURES, DEFAULT_FEATURES), (FEATURES, SMALL_STATE)]
     if args.smoke:
         sizes = sizes[1:]
@@ -267,9 +269,10 @@ def main() -> None:
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         for number in numbers:
-            with many_workers(number, 2 if args.smoke else 4) as cluster:
+            with many_workers(number, args.processes) as cluster:
                 for k, state in sizes:
                     work = Work(folder, images, k, state)
+                    print(f"{number} workers, {k} features", file=sys.stderr, flush=True)
                     results.append((number, k, state, measure(cluster, work, args.repeats)))
     report(section, images, speeds, results)
     section.finish()
