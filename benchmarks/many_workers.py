@@ -56,6 +56,14 @@ sent = 0
 """Bytes that this process has sent."""
 
 
+SETTINGS = DASK_SETTINGS | {
+    # All workers share a few cores.
+    "distributed.comm.timeouts.connect": "300s",
+    "distributed.comm.timeouts.tcp": "600s",
+    "distributed.scheduler.worker-ttl": None,
+}
+
+
 def prepare() -> None:
     """In each process: count bytes, and do not log every worker that comes and goes."""
     logging.getLogger("distributed").setLevel(logging.ERROR)
@@ -73,7 +81,7 @@ def prepare() -> None:
 def run_scheduler(pipe: Any) -> None:
     async def run() -> None:
         prepare()
-        with dask.config.set(DASK_SETTINGS):
+        with dask.config.set(SETTINGS):
             async with Scheduler(host="127.0.0.1", port=0, dashboard_address=":0") as scheduler:
                 pipe.send(scheduler.address)
                 await asyncio.to_thread(pipe.recv)
@@ -84,7 +92,7 @@ def run_scheduler(pipe: Any) -> None:
 def run_workers(address: str, number: int, pipe: Any) -> None:
     async def run() -> None:
         prepare()
-        with tempfile.TemporaryDirectory() as folder, dask.config.set(DASK_SETTINGS):
+        with tempfile.TemporaryDirectory() as folder, dask.config.set(SETTINGS):
             workers = [
                 Worker(address, nthreads=1, memory_limit=0, dashboard=False, local_directory=folder)
                 for _ in range(number)
@@ -148,7 +156,7 @@ def many_workers(number: int, processes: int) -> Iterator[Cluster]:
         for pipe in [begin(run_workers, address, int(share)) for share in shares]:
             pipe.recv()
         scheduler, *hosts = (psutil.Process(process.pid) for process in started)
-        with Client(address) as client:
+        with dask.config.set(SETTINGS), Client(address, timeout=300) as client:
             client.wait_for_workers(number)
             yield Cluster(client, scheduler, hosts)
     finally:
@@ -249,22 +257,27 @@ def measure(cluster: Cluster, work: Work, repeats: int) -> Measured:
     return Measured(spent / repeats, shipped / repeats, wall, tasks, first)
 
 
+def measure_speed(k: int, *, quick: bool) -> float:
+    return (Machine.measure() if quick else Machine.calibrate(k)).products_per_second
+
+
 def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--workers", type=int, nargs="+", default=[50, 200])
+    arguments.add_argument("--features", type=int, nargs="+", default=[DEFAULT_FEATURES, FEATURES])
+    arguments.add_argument(
+        "--speeds", type=float, nargs="+", help="multiply-adds per second, instead of measuring it"
+    )
     arguments.add_argument("--processes", type=int, default=2, help="that share the workers")
     args = arguments.parse_args()
     section = Section(args, __file__)
     prepare()
     images = 2_000 if args.smoke else IMAGES["HDSeg dogs"]
     numbers = [4] if args.smoke else args.workers
-    sizes = [(DEFAULT_FEATURES, DEFAULT_FEATURES), (FEATURES, SMALL_STATE)]
-    if args.smoke:
-        sizes = sizes[1:]
-    speeds = {
-        k: (Machine.measure() if args.smoke else Machine.calibrate(k)).products_per_second
-        for k, _ in sizes
-    }
+    features = [FEATURES] if args.smoke else args.features
+    sizes = [(k, SMALL_STATE if k == FEATURES else k) for k in features]
+    known = dict(zip(features, args.speeds or [], strict=False))
+    speeds = {k: known.get(k) or measure_speed(k, quick=args.smoke) for k in features}
     results = []
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
