@@ -49,7 +49,9 @@ class PackedRows:
     def __getstate__(self) -> dict[str, Any]:
         if self._packed is None:
             task = self.value
-            packed = {field.name: pack(getattr(task, field.name)) for field in fields(task)}
+            packed: dict[str, Any] = {
+                field.name: pack(getattr(task, field.name)) for field in fields(task)
+            }
             rows = task.rows
             packed["rows"] = {field.name: pack(getattr(rows, field.name)) for field in fields(rows)}
             self._packed = packed
