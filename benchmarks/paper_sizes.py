@@ -16,7 +16,7 @@ from typing import Any
 
 from common import Section, cluster, parser, seconds, write_superpixels
 from dask.utils import format_bytes
-from memory import peak_resident
+from memory import forget_peak, peak_resident
 from paper import FEATURES, IMAGES, SUPERPIXELS
 
 from gpgc_dask import GPGC
@@ -69,11 +69,6 @@ class Run:
     converged: bool
 
 
-def forget_peak() -> None:
-    """Let the peak memory of this process start again: it has written the data."""
-    Path("/proc/self/clear_refs").write_text("5")
-
-
 def fit(size: Size, folder: Path) -> Run:
     place = Path(tempfile.mkdtemp(prefix="gpgc-sizes-", dir=folder))
     n, k = size.rows, size.features
@@ -85,7 +80,7 @@ def fit(size: Size, folder: Path) -> Run:
             model = GPGC(redundancy=size.redundancy, rounds=size.rounds, progress=True)
             planning, plan = seconds(lambda: model.plan(data.X, groups=data.groups, calibrate=True))
             print(plan, flush=True)
-            forget_peak()
+            forget_peak()  # of writing the data
             taken, _ = seconds(lambda: model.fit(data.X, data.y, **data.fit_arguments))
             peaks = list(client.run(peak_resident).values())
     finally:

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from common import Section, cluster, parser, seconds, write_superpixels
 from dask.utils import format_bytes
-from memory import peak_resident
+from distributed import Client
+from memory import forget_peak, peak_resident
 from paper import FEATURES, IMAGES, SUPERPIXELS
 from photos import save_set
 
@@ -111,17 +112,15 @@ def plans(section: Section, *, smoke: bool) -> None:
     )  # fmt: skip
 
 
-def measured_fits(smoke: bool) -> Iterator[tuple[str, str, float, float]]:
-    """(what, of what, planned, measured) of fits of generated rows."""
-    for size in ((8_700, 64, 60),) if smoke else MEASURED:
-        yield from measured_fit(*size)
-
-
-def measured_fit(n: int, k: int, images: int) -> Iterator[tuple[str, str, float, float]]:
-    with tempfile.TemporaryDirectory() as folder, cluster() as client:
+def measured_fit(
+    client: Client, n: int, k: int, images: int
+) -> Iterator[tuple[str, str, float, float]]:
+    """(what, of what, planned, measured) of a fit of generated rows."""
+    with tempfile.TemporaryDirectory() as folder:
         data = write_superpixels(Path(folder) / "X.zarr", n, k, images)
         model = GPGC()
         found = model.plan(data.X, groups=data.groups, calibrate=True)
+        client.run(forget_peak)
         taken, _ = seconds(lambda: model.fit(data.X, data.y, **data.fit_arguments))
         peak = max(client.run(peak_resident).values())
     name = f"fit, {n:,} × {k:,}"
@@ -130,35 +129,44 @@ def measured_fit(n: int, k: int, images: int) -> Iterator[tuple[str, str, float,
     yield name, "memory, MB", found.worker_bytes / 1e6, peak / 1e6
 
 
-def measured_photos(smoke: bool) -> Iterator[tuple[str, str, float, float]]:
+def measured_photos(
+    client: Client, n: int, height: int, width: int, backbone: str
+) -> Iterator[tuple[str, str, float, float]]:
     """The same of ingest, fit and review of drawn photos."""
-    n, height, width = (12, 60, 80) if smoke else (PHOTOS, 375, 500)
-    recipe = Recipe(backbone="colour" if smoke else "lite0")
+    recipe, run = Recipe(backbone=backbone), RunOptions(overwrite=True)
     photo = measure_ingest(recipe)
     with tempfile.TemporaryDirectory() as place:
         folder, target = Path(place) / "drawn", Path(place) / "data.zarr"
         save_set(folder, n, height, width, wrong_share=0.2)
-        run = RunOptions(overwrite=True)
+        client.run(measure_ingest, recipe)  # imports, and loads the network
+        client.run(forget_peak)
+        stage = photo.stage(n, HERE)
+        taken, _ = seconds(
+            lambda: ingest(folder / "images", folder / "masks", target, recipe=recipe, run=run)
+        )
+        peak = max(client.run(peak_resident).values())
+        yield f"ingest, {n} photos", "time, s", stage.seconds, taken
+        yield f"ingest, {n} photos", "memory, MB", stage.worker_bytes / 1e6, peak / 1e6
+        dataset, model = open_dataset(str(target)), GPGC()
+        found = model.plan(dataset, calibrate=True)
+        taken, _ = seconds(lambda: model.fit(dataset))
+        yield f"fit, {n} photos", "time, s", found.seconds, taken
+        yield f"fit, {n} photos", "reads", found.reads, model.n_reads_
+        (stage,) = found.stages
+        client.run(forget_peak)
+        taken, _ = seconds(lambda: model.review(dataset))
+        peak = max(client.run(peak_resident).values())
+        yield f"review, {n} photos", "time, s", stage.seconds, taken
+        yield f"review, {n} photos", "memory, MB", stage.worker_bytes / 1e6, peak / 1e6
+
+
+def measured(*, smoke: bool) -> Iterator[tuple[str, str, float, float]]:
+    photos = (12, 60, 80, "colour") if smoke else (PHOTOS, 375, 500, "lite0")
+    with cluster() as client:
+        yield from measured_photos(client, *photos)
+    for size in () if smoke else MEASURED:
         with cluster() as client:
-            client.run(measure_ingest, recipe)  # imports, and loads the network
-            stage = photo.stage(n, HERE)
-            taken, _ = seconds(
-                lambda: ingest(folder / "images", folder / "masks", target, recipe=recipe, run=run)
-            )
-            peak = max(client.run(peak_resident).values())
-            yield f"ingest, {n} photos", "time, s", stage.seconds, taken
-            yield f"ingest, {n} photos", "memory, MB", stage.worker_bytes / 1e6, peak / 1e6
-        with cluster() as client:
-            dataset, model = open_dataset(str(target)), GPGC()
-            found = model.plan(dataset, calibrate=True)
-            taken, _ = seconds(lambda: model.fit(dataset))
-            yield f"fit, {n} photos", "time, s", found.seconds, taken
-            yield f"fit, {n} photos", "reads", found.reads, model.n_reads_
-            (stage,) = found.stages
-            taken, _ = seconds(lambda: model.review(dataset))
-            peak = max(client.run(peak_resident).values())
-            yield f"review, {n} photos", "time, s", stage.seconds, taken
-            yield f"review, {n} photos", "memory, MB", stage.worker_bytes / 1e6, peak / 1e6
+            yield from measured_fit(client, *size)
 
 
 def main() -> None:
@@ -174,7 +182,7 @@ def main() -> None:
     section = Section(args, __file__)
     plans(section, smoke=args.smoke)
     if args.measure or args.smoke:
-        found = [*measured_fits(args.smoke), *measured_photos(args.smoke)]
+        found = list(measured(smoke=args.smoke))
         section.add("Planned and measured, two workers with one thread each:")
         section.table(
             ["what", "", "planned", "measured", f"planned ÷ measured (bar {WITHIN:.0%})"],
