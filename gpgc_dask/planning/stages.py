@@ -56,6 +56,9 @@ REVIEW_BYTES = 128 << 20
 ROW_BYTES = 100
 """Memory of the driver per row: decision values, probabilities, classes, areas, images."""
 
+FEWEST_IMAGES = 30
+"""With fewer there are no copies and nothing is learned."""
+
 COPIES_PER_IMAGE, MOST_COPIES = 6.0, 1800.0
 """Copies that the regressions learn from: 12 of each of half of the images, 100 to 200 in all."""
 
@@ -109,10 +112,12 @@ class ReviewCost:
     def stage(self, images: int, rows: int, resources: Resources) -> Stage:
         """Time and memory of a review with predictions that the fit has kept."""
         cores = max(resources.workers * resources.threads, 1)
-        copies = min(COPIES_PER_IMAGE * images, MOST_COPIES)
+        learns = images >= FEWEST_IMAGES
+        copies = min(COPIES_PER_IMAGE * images, MOST_COPIES) if learns else 0.0
+        learning = self.learning_seconds if learns else 0.0
         work = images * (self.given_seconds + self.region_seconds) + copies * self.copy_seconds
         # The regressions are one task per fold, five in each of two passes.
-        seconds = work / cores + self.learning_seconds / min(cores, 5) + rows * ROW_SECONDS
+        seconds = work / cores + learning / min(cores, 5) + rows * ROW_SECONDS
         needed = PROCESS_BYTES + resources.threads * REVIEW_BYTES
         if not resources.separate:
             needed += ROW_BYTES * rows
