@@ -39,7 +39,7 @@ INGEST_STORED = 1.08
 """With the writing of parts, and their assembly into chunks, relative to without."""
 
 INGEST_BYTES = 150 << 20
-"""Memory of a worker beside that of the process: the network, one photo, one part."""
+"""Memory of a worker in addition to that of the process: the network, one photo, one part."""
 
 GIVEN_SECONDS, REGION_SECONDS = 0.002, 0.1
 """One mask: its description; regions where it may be wrong."""
@@ -51,7 +51,7 @@ ROW_SECONDS = 2e-7
 """One row at the driver: calibration and agreement."""
 
 REVIEW_BYTES = 128 << 20
-"""Memory of a worker beside that of the process: maps of some images, regressions."""
+"""Memory of a worker in addition to that of the process: maps of some images, regressions."""
 
 ROW_BYTES = 100
 """Memory of the driver per row: decision values, probabilities, classes, areas, images."""
