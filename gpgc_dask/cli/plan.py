@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -42,8 +42,8 @@ def plan(
         bool,
         typer.Option(
             "--calibrate",
-            help="Improve the estimate of the time: run the parts of a fit for some seconds, and "
-            "read a few chunks of the dataset.",
+            help="Improve the estimate of the time: run the parts of ingest, fit and review for "
+            "some seconds, and read a few chunks of the dataset.",
         ),
     ] = False,
     workers: Workers = None,
@@ -56,6 +56,9 @@ def plan(
     json: Json = False,
 ) -> None:
     """Estimate what a fit will cost: memory, reads of the data, network traffic and time.
+
+    With --images the plan has the time and memory of gpgc ingest, too; gpgc fit includes the second
+    look and the review of each mask.
 
     The estimate is for this machine, or for any number of workers that are as fast as it is.
     Nothing is fitted.
@@ -106,21 +109,30 @@ def _plan_images(
     json: bool,
 ) -> None:
     """Print the plan of a dataset that does not exist yet."""
+    from gpgc_dask.imaging.features import Recipe
+    from gpgc_dask.models.review_cost import measure_review
+    from gpgc_dask.pipelines.ingest_cost import measure_ingest
     from gpgc_dask.planning.machine import Machine
     from gpgc_dask.planning.plan import plan as make_plan
     from gpgc_dask.planning.resources import Resources
     from gpgc_dask.planning.shape import Shape
+    from gpgc_dask.planning.stages import TYPICAL_INGEST, TYPICAL_REVIEW
     from gpgc_dask.planning.sweeps import default_rounds
 
+    shape, resources = Shape.from_images(images, features), Resources.detect(True, **options)
+    ingest, review = TYPICAL_INGEST, TYPICAL_REVIEW
+    if calibrate:
+        ingest, review = measure_ingest(Recipe()), measure_review()
     cost = make_plan(
-        Shape.from_images(images, features),
+        shape,
         estimate_redundancy=estimator.redundancy == "auto",
         separable=type(estimator).__name__ != "GP",
-        resources=Resources.detect(is_dask=True, **options),
+        resources=resources,
         machine=Machine.calibrate(features) if calibrate else Machine.measure(),
         rounds=default_rounds(2) if estimator.rounds is None else estimator.rounds,
     )
-    _print_plan(cost, json=json)
+    stages = ingest.stage(images, resources), review.stage(images, shape.n_rows, resources)
+    _print_plan(replace(cost, stages=stages), json=json)
 
 
 def _plan_svm(dataset: Any, *, json: bool) -> None:

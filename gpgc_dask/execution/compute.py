@@ -21,6 +21,7 @@ from dask.base import get_scheduler
 from dask.delayed import Delayed
 from distributed import Client, Future, KilledWorker, wait
 from distributed.comm import CommClosedError
+from distributed.protocol import pickle
 
 from gpgc_dask.core import config
 from gpgc_dask.core.errors import ClusterError
@@ -29,7 +30,7 @@ from gpgc_dask.execution.cancel import cancel_futures, protect_workers
 from gpgc_dask.execution.client import active_client, is_in_process
 from gpgc_dask.execution.task_progress import Watch
 
-__all__ = ["CLUSTER_ERRORS", "Opaque", "compute", "compute_on", "lazy_calls", "token"]
+__all__ = ["CLUSTER_ERRORS", "Opaque", "Sealed", "compute", "compute_on", "lazy_calls", "token"]
 
 log = logging.getLogger("gpgc_dask")
 
@@ -146,6 +147,34 @@ class Opaque:
 
     def __init__(self, value: Any) -> None:
         self.value = value
+
+
+class Sealed(Opaque):
+    """An opaque argument that is pickled once, however often it is sent, and unpickled on use.
+
+    A scheduler, which reads and writes all arguments, passes on its bytes.
+    """
+
+    __slots__ = ("_content",)
+
+    def __init__(self, value: Any) -> None:
+        self._content: bytes | None = None
+        super().__init__(value)
+
+    def __getattr__(self, name: str) -> Any:
+        # Only of an attribute that is not set: the value after unpickling.
+        if name != "value" or self._content is None:
+            raise AttributeError(name)
+        self.value = pickle.loads(self._content)
+        return self.value
+
+    def __getstate__(self) -> bytes:
+        if self._content is None:
+            self._content = pickle.dumps(self.value)
+        return self._content
+
+    def __setstate__(self, content: bytes) -> None:
+        self._content = content
 
 
 def token() -> str:

@@ -17,7 +17,7 @@ from distributed import Future
 
 from gpgc_dask.core.arrays import Features, Index, Mask
 from gpgc_dask.core.errors import InputError
-from gpgc_dask.execution.compute import Opaque, compute, lazy_calls, token
+from gpgc_dask.execution.compute import Opaque, Sealed, compute, lazy_calls, token
 from gpgc_dask.execution.private import DataNode, GraphNode
 from gpgc_dask.storage.retries import with_retries
 
@@ -43,6 +43,7 @@ class Blocks:
         graph = dict(optimised.__dask_graph__())
         self.keys = [row[0] for row in optimised.__dask_keys__()]
         own, shared = _separate(graph, self.keys)
+        self._parts: dict[tuple[int, int], tuple[Opaque, list[Delayed]]] = {}
         self.readable = own is not None
         if own is not None:
             self.own = own
@@ -53,7 +54,15 @@ class Blocks:
             self.source = None
 
     def of(self, start: int, stop: int) -> tuple[Opaque, list[Delayed]]:
-        """What a task needs for rows [start, stop): how to read blocks, and blocks to pass on."""
+        """What a task needs for rows [start, stop): how to read blocks, and blocks to pass on.
+
+        Every sweep sends it again: it is made and pickled once.
+        """
+        if (start, stop) not in self._parts:
+            self._parts[start, stop] = self._part(start, stop)
+        return self._parts[start, stop]
+
+    def _part(self, start: int, stop: int) -> tuple[Opaque, list[Delayed]]:
         first = int(np.searchsorted(self.bounds, start, side="right")) - 1
         last = int(np.searchsorted(self.bounds, stop, side="left"))
         reads, given = [], []
@@ -65,7 +74,7 @@ class Blocks:
             reads.append((self.keys[number], self.own[number] if self.readable else None, part))
             if not self.readable:
                 given.append(self.given[number])
-        return Opaque(reads), given
+        return Sealed(reads), given
 
 
 def _separate(

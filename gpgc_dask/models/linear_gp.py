@@ -42,6 +42,7 @@ from gpgc_dask.models.leave_group_out import (
     measure_agreement,
 )
 from gpgc_dask.models.protocol import Listener
+from gpgc_dask.models.review_cost import measure_review
 from gpgc_dask.models.row_weights import RowWeights
 from gpgc_dask.models.second_look import Rounds
 from gpgc_dask.models.validation import (
@@ -59,6 +60,7 @@ from gpgc_dask.planning.memory import check_memory
 from gpgc_dask.planning.plan import Plan, plan
 from gpgc_dask.planning.resources import Resources
 from gpgc_dask.planning.shape import Shape
+from gpgc_dask.planning.stages import TYPICAL_REVIEW
 from gpgc_dask.planning.sweeps import default_rounds, expected_rounds
 
 __all__ = ["LinearGP"]
@@ -231,6 +233,8 @@ class LinearGP(LearnedGP):
     ) -> Plan:
         """Estimate memory, reads, arithmetic, traffic and time of a fit on X, before it runs.
 
+        For a dataset the plan has the time and memory of :meth:`review`, too.
+
         Parameters
         ----------
         X : (N, k) array, dask array or dataset
@@ -252,7 +256,8 @@ class LinearGP(LearnedGP):
         -------
         Plan
         """
-        if groups is None and is_dataset(X):
+        of_images = is_dataset(X)
+        if groups is None and of_images:
             groups = training_arrays(X).groups
         X = check_features(X)
         names = (
@@ -265,14 +270,19 @@ class LinearGP(LearnedGP):
             machine = Machine.calibrate(
                 shape.n_features, shape.product_bytes, X if is_dask(X) else None
             )
-        return plan(
+        resources = Resources.detect(is_dask(X), workers, memory_limit, threads)
+        cost = plan(
             shape,
             estimate_redundancy=self.redundancy == "auto",
             separable=self._noise_model != "homoscedastic",
-            resources=Resources.detect(is_dask(X), workers, memory_limit, threads),
+            resources=resources,
             machine=machine,
             rounds=self._n_rounds(n_classes),
         )
+        if not of_images:
+            return cost
+        review = measure_review() if calibrate else TYPICAL_REVIEW
+        return replace(cost, stages=(review.stage(shape.n_groups, shape.n_rows, resources),))
 
     def _dtype(self) -> np.dtype[Any] | None:
         check_choice("dtype", self.dtype, ("auto", "float32", "float64"))

@@ -1,4 +1,4 @@
-"""The cost of a fit before it runs.
+"""The cost of a fit, and of what surrounds it, before it runs.
 
 =============  ===============================================================================
 module         contents
@@ -10,5 +10,6 @@ module         contents
 ``memory``     peak memory of workers and driver
 ``sweeps``     how often the data is read
 ``cost``       arithmetic, network traffic and time
+``stages``     ingest and review
 =============  ===============================================================================
 """

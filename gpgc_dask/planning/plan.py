@@ -1,4 +1,4 @@
-"""The cost of a fit before it runs: memory, reads, arithmetic, traffic and time."""
+"""The cost of a fit, and of what surrounds it, before it runs."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from gpgc_dask.planning.machine import Machine
 from gpgc_dask.planning.memory import USABLE_SHARE, driver_bytes, process_bytes
 from gpgc_dask.planning.resources import Resources
 from gpgc_dask.planning.shape import Shape
+from gpgc_dask.planning.stages import Stage
 from gpgc_dask.planning.sweeps import Sweeps, expected_rounds, expected_sweeps
 
 __all__ = ["Plan", "duration", "plan"]
@@ -42,7 +43,11 @@ class Plan:
     products : float
         Multiply-adds over the rows.
     seconds : float
-        Wall time.
+        Wall time of the fit and its second look.
+    second_look_seconds : float, default 0.0
+        The part of it that is the second look.
+    stages : tuple of Stage
+        What comes before and after the fit: ingest and review, if there are images.
     """
 
     shape: Shape
@@ -55,6 +60,8 @@ class Plan:
     bytes_read: int
     products: float
     seconds: float
+    second_look_seconds: float = 0.0
+    stages: tuple[Stage, ...] = ()
 
     @property
     def reads(self) -> float:
@@ -90,6 +97,17 @@ class Plan:
                 f"{duration(self.seconds)} on {r.workers} worker(s) of {r.threads} thread(s) at "
                 f"{speed:.0f} G multiply-adds/s per thread ({self.machine.name})",
             ),
+            *self._parts,
+        ]
+
+    @property
+    def _parts(self) -> list[tuple[str, str]]:
+        """Facts of the second look, and of what surrounds the fit."""
+        second = self.second_look_seconds
+        look = [("second look", f"{duration(second)} of it")] if second else []
+        return look + [
+            (stage.name, f"{duration(stage.seconds)}, {bytes_text(stage.worker_bytes)} per worker")
+            for stage in self.stages
         ]
 
     def __str__(self) -> str:
@@ -153,11 +171,22 @@ def plan(
     machine = machine or Machine.measure(shape.product_bytes)
     estimate = estimate_redundancy and shape.n_groups >= MIN_GROUPS_FOR_REDUNDANCY
     rounds = expected_rounds(shape, rounds)
-    sweeps = expected_sweeps(
-        shape, estimate_redundancy=estimate, separable=separable, rounds=rounds
+
+    def seconds(sweeps: Sweeps, network: int) -> float:
+        return estimate_seconds(
+            shape, resources, machine, sweeps, network, estimate_redundancy=estimate
+        )
+
+    def traffic(sweeps: Sweeps) -> int:
+        return network_bytes(shape, resources, sweeps, estimate_redundancy=estimate)
+
+    sweeps, first = (
+        expected_sweeps(shape, estimate_redundancy=estimate, separable=separable, rounds=each)
+        for each in (rounds, 0)
     )
     worker = process_bytes(shape, resources, estimate_redundancy=estimate, rounds=rounds)
-    network = network_bytes(shape, resources, sweeps, estimate_redundancy=estimate)
+    network = traffic(sweeps)
+    taken = seconds(sweeps, network)
     return Plan(
         shape=shape,
         resources=resources,
@@ -168,7 +197,6 @@ def plan(
         network_bytes=network,
         bytes_read=int(sweeps.reads * shape.n_rows * shape.n_features * shape.stored_bytes),
         products=count_products(shape, sweeps, estimate_redundancy=estimate),
-        seconds=estimate_seconds(
-            shape, resources, machine, sweeps, network, estimate_redundancy=estimate
-        ),
+        seconds=taken,
+        second_look_seconds=taken - seconds(first, traffic(first)) if rounds else 0.0,
     )

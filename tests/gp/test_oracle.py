@@ -136,7 +136,7 @@ def test_step_reads_each_row_once(monkeypatch):
     counting = Counting(data.X)
     X = da.from_array(counting, chunks=(100, -1), name=False, asarray=True, lock=False)
     oracle = DaskSweeps(X, rows_of(data), FLOAT64)
-    tasks = oracle._tasks(whole_groups=True)
+    tasks = [packed.value for packed in oracle._tasks(whole_groups=True)]
     log_noise = np.zeros(40)
     post = posterior(oracle.moments(log_noise, 1.0), np.ones(30))
     counting.counts[:] = 0

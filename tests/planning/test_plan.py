@@ -7,10 +7,14 @@ import numpy as np
 import pytest
 
 from gpgc_dask import GP, GPGC
+from gpgc_dask.imaging.features import Recipe
+from gpgc_dask.models.review_cost import measure_review
+from gpgc_dask.pipelines.ingest_cost import measure_ingest
 from gpgc_dask.planning.machine import Machine
 from gpgc_dask.planning.plan import plan
 from gpgc_dask.planning.resources import Resources
 from gpgc_dask.planning.shape import Shape
+from gpgc_dask.planning.stages import TYPICAL_INGEST, TYPICAL_REVIEW
 from tests.support.problems import classification
 
 
@@ -132,3 +136,35 @@ def test_invalid_resources_raise():
 def test_measured_machine():
     assert 1e8 < Machine.measure().products_per_second < 1e13
     assert np.isfinite(GPGC().plan(np.ones((10, 3))).seconds)
+
+
+def test_the_second_look_is_part_of_the_time():
+    without, two = make_plan(shape()), make_plan(shape(), rounds=2)
+    assert without.second_look_seconds == 0.0
+    assert two.second_look_seconds == pytest.approx(two.seconds - without.seconds)
+    assert "second look" in str(two)
+    assert "second look" not in str(without)
+
+
+def test_ingest_and_review_take_time_by_image():
+    here = Resources(2, 1, 4 << 30, True)
+    wide = Resources(20, 1, 4 << 30, True)
+    small, large = (TYPICAL_INGEST.stage(n, here) for n in (1000, 2000))
+    assert large.seconds == pytest.approx(2 * small.seconds)
+    assert large.worker_bytes == small.worker_bytes
+    assert TYPICAL_INGEST.stage(1000, wide).seconds == pytest.approx(small.seconds / 10)
+    few, many = (TYPICAL_REVIEW.stage(n, 290 * n, here) for n in (1000, 100_000))
+    assert 10 < many.seconds / few.seconds < 100
+    assert TYPICAL_REVIEW.stage(1000, 290_000, wide).seconds < few.seconds
+
+
+def test_measured_ingest_and_review():
+    assert 1e-4 < measure_ingest(Recipe(backbone="colour")).photo_seconds < 10
+    review = measure_review()
+    for seconds in (
+        review.given_seconds,
+        review.copy_seconds,
+        review.region_seconds,
+        review.learning_seconds,
+    ):
+        assert 1e-5 < seconds < 100

@@ -45,6 +45,7 @@ from gpgc_dask.gp.oracle.base import FeatureOracle, Rows
 from gpgc_dask.gp.oracle.kernels import Arithmetic
 from gpgc_dask.gp.oracle.layout import TaskRows, cut_tasks, is_adjacent, whole_batches
 from gpgc_dask.gp.oracle.numpy import NumpyOracle, NumpySweeps
+from gpgc_dask.gp.oracle.packing import PackedRows
 from gpgc_dask.gp.oracle.rows import RowSweeps, TaskFunction
 from gpgc_dask.gp.oracle.tasks import Sweep
 
@@ -86,10 +87,14 @@ BLOCKS_IN_MEMORY = 2 + READ_AHEAD
 
 
 def _run_task(
-    function: Opaque, task: Opaque, reads: Opaque, source: Opaque | None, *dependencies: Features
+    function: Opaque,
+    task: PackedRows,
+    reads: Opaque,
+    source: Opaque | None,
+    *dependencies: Features,
 ) -> Any:
     keep_freed_memory()
-    rows: TaskRows = task.value
+    rows = task.value
     makers = row_readers(reads.value, source.value if source else {}, dependencies, rows.keep)
     blocks = (make() for make in makers) if dependencies else prefetch(makers)
     with limit_blas_threads():
@@ -102,14 +107,14 @@ def _merge(*parts: Any) -> Any:
 
 
 def _map_tasks(
-    name: str, constants: str, function: TaskFunction, tasks: list[TaskRows], blocks: Blocks
+    name: str, constants: str, function: TaskFunction, tasks: list[PackedRows], blocks: Blocks
 ) -> list[Delayed]:
     """One lazy call of ``function`` per task; the function with its constants is one object."""
     shared = dask.delayed(Opaque(function), name=(constants, token()))
     arguments = []
-    for rows in tasks:
-        reads, dependencies = blocks.of(rows.start, rows.stop)
-        arguments.append((shared, Opaque(rows), reads, blocks.source, *dependencies))
+    for task in tasks:
+        reads, dependencies = blocks.of(task.value.start, task.value.stop)
+        arguments.append((shared, task, reads, blocks.source, *dependencies))
     return lazy_calls(name, _run_task, arguments)
 
 
@@ -168,18 +173,18 @@ class DaskSweeps(RowSweeps):
         self.holds_groups = largest <= MAX_GROUP_BYTES
         self.whole_groups = is_adjacent(rows.groups) and self.holds_groups
         self.read_share = float(sizes.sum()) / len(rows)
-        self._layouts: dict[bool, list[TaskRows]] = {}
+        self._layouts: dict[bool, list[PackedRows]] = {}
 
     @property
     def rows(self) -> Rows:  # type: ignore[override]
         """Rows of the groups to sweep over, in the order of X."""
         return self.all_rows.select(self.groups)[1]
 
-    def _tasks(self, *, whole_groups: bool) -> list[TaskRows]:
+    def _tasks(self, *, whole_groups: bool) -> list[PackedRows]:
         # If groups are adjacent, tasks of whole groups serve every sweep.
         whole = whole_groups or self.whole_groups
         if whole not in self._layouts:
-            self._layouts[whole] = cut_tasks(
+            tasks = cut_tasks(
                 self.all_rows,
                 self.groups,
                 self._blocks.bounds,
@@ -187,6 +192,7 @@ class DaskSweeps(RowSweeps):
                 n_tasks=_count_tasks(self.X, self._blocks),
                 limit=self.arithmetic.batch_rows(self.n_features),
             )
+            self._layouts[whole] = [PackedRows(task) for task in tasks]
         return self._layouts[whole]
 
     def _run(self, name: str, function: TaskFunction, *, whole_groups: bool) -> Any:
@@ -356,7 +362,8 @@ def _group_tasks(
         n_tasks=_count_tasks(X, blocks),
         limit=limit,
     )
-    return order, tasks, _map_tasks(name, constants, function, tasks, blocks)
+    packed = [PackedRows(task) for task in tasks]
+    return order, tasks, _map_tasks(name, constants, function, packed, blocks)
 
 
 def measure_read_speed(X: da.Array) -> float | None:
