@@ -85,7 +85,7 @@ def several(tmp_path_factory):
 def calibrated(several):
     """The model of several classes with probabilities that prefer the disc."""
     chosen = copy(several[2])
-    chosen.calibration_ = Calibration(2.0 * np.eye(3), np.array([0.0, 2.0, 0.0]), np.full(3, 1 / 3))
+    chosen.calibration_ = Calibration(2.0 * np.eye(3), np.array([0.0, 4.0, 0.0]), np.full(3, 1 / 3))
     return *several[:2], chosen
 
 
