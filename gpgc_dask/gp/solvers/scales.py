@@ -7,6 +7,7 @@ k×k matrix, so Newton steps are used, of which few are needed.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -72,17 +73,29 @@ def optimise_scales(
         if expected <= gain:
             break
         last = expected
-        for _ in range(MAX_SHRINKS):
+        for shorter in _shorter_steps(step):
             evals_left -= 1
-            trial_x = np.clip(x + step, lower, upper)
+            trial_x = np.clip(x + shorter, lower, upper)
             trial = _evaluate(problem, origin, trial_x)
             if trial.value < best.value:
                 break
-            step = SHRINK * step
         else:
             break
         x, best = trial_x, trial
     return best
+
+
+def _shorter_steps(step: Array) -> Iterator[Array]:
+    """Steps to try until one lowers the objective.
+
+    A step is first cut to the largest move in each variable. With a direction of negative curvature
+    this may lead uphill in the others, so the last ones keep the direction.
+    """
+    cut = np.clip(step, -MAX_MOVE, MAX_MOVE)
+    whole = step * (MAX_MOVE / max(float(np.abs(step).max()), MAX_MOVE))
+    for start in (cut,) if np.array_equal(cut, whole) else (cut, whole):
+        for n in range(MAX_SHRINKS):
+            yield SHRINK**n * start
 
 
 def _bounds(problem: Problem, point: Point, *, noise: bool) -> tuple[Array, Array]:
@@ -132,7 +145,7 @@ def _newton_step(
     values = np.maximum(np.abs(values), smallest)
     along = vectors.T @ (gradient[free] / own)
     step[free] = -(vectors @ (along / values)) / own
-    return np.clip(step, -MAX_MOVE, MAX_MOVE), 0.5 * float(np.sum(along**2 / values))
+    return step, 0.5 * float(np.sum(along**2 / values))
 
 
 def _gradient(problem: Problem, point: Point, n: int) -> Array:
