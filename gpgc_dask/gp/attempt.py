@@ -118,7 +118,6 @@ class Attempt:
                 self.options.solver,
                 state=saved.solver_state,
                 near=saved.params is None and self.options.start is not None,
-                approach=saved.params is None and self._has_warm_start,
                 save_state=self._save,
                 predict=self.options.left_out,
             )
@@ -145,17 +144,13 @@ class Attempt:
             return self._resume(saved.params, saved.moments)
         if self.options.start is not None:
             return self._start_at(self.options.start)
-        if self._has_warm_start and self.sample.groups is not None:
+        if self.sample.groups is not None and self.sweeps.whole_groups:
             return self._warm_start(self.sample.groups)
         first = self._survey()
         self.history.oracle = first.oracle
         problem = self._problem(first.oracle, first.moments)
         with self._algebra():
             return problem, pooled_start(problem, first.moments)
-
-    @property
-    def _has_warm_start(self) -> bool:
-        return self.sample.groups is not None and self.sweeps.whole_groups
 
     def _start_at(self, start: Start) -> tuple[Problem, Point]:
         """Start at what another model has learned, with a survey if most groups are large.

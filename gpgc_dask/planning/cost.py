@@ -30,7 +30,7 @@ def count_products(shape: Shape, sweeps: Sweeps, *, estimate_redundancy: bool) -
     square = float(shape.n_rows) * shape.n_features**2
     linear = float(shape.n_rows) * shape.n_features
     with_linear = sweeps.steps + (sweeps.certificates if estimate_redundancy else 0.0)
-    with_linear += sweeps.gradient_steps + sweeps.looks + sweeps.final_looks
+    with_linear += sweeps.looks + sweeps.final_looks
     sample = GRAMS_PER_SAMPLE * float(sweeps.sample_rows) * shape.n_features**2
     return (
         square * (sweeps.surveys + sweeps.steps + sweeps.certificates)
@@ -62,7 +62,6 @@ def estimate_seconds(
     rows = (n / threads) * (
         sweeps.surveys * (gram + read)
         + sweeps.steps * (gram + read + linear + leave_out)
-        + sweeps.gradient_steps * (read + linear)
         + sweeps.certificates * certificate
         + sweeps.looks * (read + linear)
         + (sweeps.looks + sweeps.final_looks) * k * machine.leave_out_seconds

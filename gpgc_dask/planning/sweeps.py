@@ -15,11 +15,8 @@ __all__ = ["ROUNDS", "Sweeps", "default_rounds", "expected_rounds", "expected_sw
 ROUNDS = 2
 """Rounds of the second look, unless a user wants another number."""
 
-WARM_STEPS, COLD_STEPS, SLOW_STEPS = 1, 3, 4
+WARM_STEPS, COLD_STEPS, SLOW_STEPS = 2, 3, 4
 """Typical numbers of steps: after a warm start, without one, and with few rows per feature."""
-
-MANY_ROWS = 1_000_000
-"""Number of rows from which on one step without moments suffices after a warm start, not two."""
 
 ROWS_FOR_FEW_STEPS = 100
 """Rows per feature from which on a fit takes few steps."""
@@ -48,8 +45,6 @@ class Sweeps:
         Reads that serve both a look and the survey after it.
     final_looks : float
         Certificates that predict rows without their group, too: the first look then takes no read.
-    gradient_steps : float
-        Sweeps that estimate the group terms by random directions, and compute no moments.
     """
 
     surveys: float
@@ -60,7 +55,6 @@ class Sweeps:
     looks: float = 0.0
     shared: float = 0.0
     final_looks: float = 0.0
-    gradient_steps: float = 0.0
 
     @property
     def reads(self) -> float:
@@ -70,8 +64,7 @@ class Sweeps:
     @property
     def graphs(self) -> float:
         """Graphs of tasks over all rows."""
-        products = self.surveys + self.steps + self.certificates
-        return products + self.gradient_steps + self.looks - self.shared
+        return self.surveys + self.steps + self.certificates + self.looks - self.shared
 
 
 def default_rounds(n_classes: int) -> int:
@@ -135,8 +128,7 @@ def _first_fit(shape: Shape, *, estimate_redundancy: bool, separable: bool) -> S
     )
     if sample and one_read:
         read = min(8 * shape.block_rows, shape.n_rows) / shape.n_rows
-        cheap = 1.0 if shape.n_rows >= MANY_ROWS else 2.0
-        return Sweeps(0.0, 1.0 + WARM_STEPS, 1.0, read, sample, gradient_steps=cheap)
+        return Sweeps(0.0, 1.0 + WARM_STEPS, 1.0, read, sample)
     many = shape.n_rows >= ROWS_FOR_FEW_STEPS * shape.n_features
     steps = share * ((COLD_STEPS if many else SLOW_STEPS) + (1 if estimate_redundancy else 0))
     return Sweeps(1.0, steps, share, 0.0 if one_read else steps, 0)

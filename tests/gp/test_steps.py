@@ -13,7 +13,6 @@ from gpgc_dask.gp import evidence
 from gpgc_dask.gp.evidence import Moments
 from gpgc_dask.gp.noise import FirstNoiseRule, FixedPointRule, NoiseModel, groupwise
 from gpgc_dask.gp.oracle.base import Rows, TermsRequest
-from gpgc_dask.gp.oracle.dask import DaskSweeps
 from gpgc_dask.gp.oracle.kernels import Arithmetic
 from gpgc_dask.gp.oracle.numpy import NumpySweeps
 from gpgc_dask.gp.oracle.rows import survey
@@ -21,7 +20,6 @@ from gpgc_dask.gp.oracle.statistics import CompositeOracle
 from gpgc_dask.gp.solvers import Hyperparameters, Problem
 from gpgc_dask.gp.solvers.convergence import certify
 from gpgc_dask.gp.solvers.newton import expected_terms, newton_mean
-from gpgc_dask.gp.solvers.probes import probe_directions
 from gpgc_dask.gp.warm_start import draw_sample, warm_start_rows
 from tests.support.problems import classification
 
@@ -67,43 +65,6 @@ def problem():
     log_noise = np.random.default_rng(0).normal(-0.5, 0.3, 150)
     state = Hyperparameters(log_noise, np.log([0.02]), 1.0)
     return found, found.evaluate(state, sweeps.moments(log_noise, 1.0))
-
-
-@pytest.mark.parametrize("lazy", [False, True])
-def test_a_step_without_moments_has_the_noise_and_the_gradient_of_a_step(problem, lazy):
-    problem, point = problem
-    sweeps = problem.oracle
-    if lazy:
-        X = da.from_array(sweeps.F, chunks=(700, -1))
-        sweeps = DaskSweeps(X, sweeps.rows, Arithmetic(np.dtype(np.float64), np.full(40, 0.25)))
-    rule = FixedPointRule(1, *problem.noise_bounds)
-    request = TermsRequest(
-        mean=point.post.mu + 0.01, directions=probe_directions(point.post), leave_out_share=0.3
-    )
-    log_noise = point.params.log_noise
-    full, light = (
-        step(point.post, log_noise, 1.0, rule, leave_out=True, request=request)
-        for step in (problem.oracle.step, sweeps.gradient_step)
-    )
-    np.testing.assert_allclose(light.log_noise, full.log_noise, rtol=1e-9)
-    moments = full.moments
-    expected = moments.cross - moments.gram @ request.mean
-    np.testing.assert_allclose(light.gradient, expected, rtol=1e-8, atol=1e-8)
-    known = ~np.isnan(light.terms.leave_out)
-    assert 0.2 < known.mean() < 0.5
-    np.testing.assert_allclose(
-        light.terms.leave_out[known], full_terms(problem, point, request)[known]
-    )
-
-
-def full_terms(problem, point, request):
-    """Leave-out terms of all groups."""
-    rule = FixedPointRule(1, *problem.noise_bounds)
-    request = replace(request, leave_out_share=1.0)
-    step = problem.oracle.step(
-        point.post, point.params.log_noise, 1.0, rule, leave_out=True, request=request
-    )
-    return step.terms.leave_out
 
 
 def one_step(problem, point, mean=None, **options):

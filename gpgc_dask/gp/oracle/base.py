@@ -29,7 +29,6 @@ from gpgc_dask.gp.evidence import Moments, Posterior
 __all__ = [
     "EXACT_TERMS",
     "FeatureOracle",
-    "GradientResult",
     "GroupTerms",
     "NoiseRule",
     "Rows",
@@ -152,8 +151,6 @@ class TermsRequest:
     held_noise : array of shape (J,) or None
         ln ε² that a step gives to groups instead of what its rule computes; NaN where the rule
         decides. None: it decides everywhere.
-    leave_out_share : float
-        Share of the groups that leave-out terms are computed for, in steps.
     """
 
     mean: Array | None = None
@@ -161,7 +158,6 @@ class TermsRequest:
     gradient_groups: Mask | None = None
     left_out: bool = False
     held_noise: Array | None = None
-    leave_out_share: float = 1.0
 
 
 EXACT_TERMS = TermsRequest()
@@ -215,25 +211,6 @@ class StepResult:
     moments: Moments
 
 
-@dataclass(frozen=True)
-class GradientResult:
-    """Result of a step without moments.
-
-    Attributes
-    ----------
-    terms : GroupTerms
-        Terms at the old noise.
-    log_noise : array of shape (J,)
-        New ln ε² of each group.
-    gradient : array of shape (k, t)
-        Fᵀ P (Y − f) at the new noise, of all rows.
-    """
-
-    terms: GroupTerms
-    log_noise: Array
-    gradient: Array
-
-
 class FeatureOracle(ABC):
     """The four queries for any matrix of rows; the results are lazy if the rows are lazy."""
 
@@ -276,14 +253,11 @@ class SweepOracle(ABC):
         Number of full reads of the rows since construction.
     in_memory : bool
         Whether a read without products of the features costs next to nothing.
-    has_gradient_steps : bool
-        Whether there is a :meth:`gradient_step`.
     """
 
     group_weight: Array
     n_targets: int
     in_memory: bool = False
-    has_gradient_steps: bool = False
     reads: float = 0.0
 
     @abstractmethod
@@ -344,22 +318,6 @@ class SweepOracle(ABC):
         return self.step_with_all_groups(
             post, log_noise, redundancy, rule, leave_out=leave_out, request=request
         )
-
-    def gradient_step(
-        self,
-        post: Posterior,
-        log_noise: Array,
-        redundancy: float,
-        rule: NoiseRule,
-        *,
-        leave_out: bool,
-        request: TermsRequest,
-    ) -> GradientResult:
-        """A step without moments, in one read that takes a fraction of the time of :meth:`step`.
-
-        Parameters are those of :meth:`step`; the request must have ``directions``.
-        """
-        raise NotImplementedError
 
     def step_with_all_groups(
         self,

@@ -8,8 +8,8 @@ number of rows. Other arrays (results of a computation, data persisted on the cl
 dependencies of the tasks.
 
 In the dashboard of Dask the third read of a fit is ``sweep-3`` (or ``survey-3``, ``gram-3``,
-``gradient-3``, ``residuals-3``, ``leave-out-3``), ``merge-3`` adds up its partial sums, and
-``constants-3`` is shared by its tasks.
+``residuals-3``, ``leave-out-3``), ``merge-3`` adds up its partial sums, and ``constants-3`` is
+shared by its tasks.
 """
 
 from __future__ import annotations

@@ -15,7 +15,6 @@ from gpgc_dask.core.errors import InputError
 from gpgc_dask.gp.evidence import Moments, Posterior
 from gpgc_dask.gp.oracle.base import (
     EXACT_TERMS,
-    GradientResult,
     GroupTerms,
     NoiseRule,
     Rows,
@@ -198,28 +197,6 @@ class RowSweeps(SweepOracle):
         sweep = replace(sweep, rule=rule, sum_changes=current is not None)
         return self._step(sweep, current)
 
-    @property
-    def has_gradient_steps(self) -> bool:  # type: ignore[override]
-        return self.whole_groups
-
-    def gradient_step(
-        self,
-        post: Posterior,
-        log_noise: Array,
-        redundancy: float,
-        rule: NoiseRule,
-        *,
-        leave_out: bool,
-        request: TermsRequest,
-    ) -> GradientResult:
-        sweep = self._sweep(post, log_noise, redundancy, request, leave_out=leave_out)
-        sweep = replace(sweep, rule=rule, sum_moments=False)
-        total: Partial = self._read("gradient", sweep.run, whole_groups=True)
-        terms, new = sweep.finish(total)
-        if total.gradient is None:
-            raise InputError("a step needs a rule")
-        return GradientResult(terms, new, total.gradient)
-
     def first_step(
         self, post: Posterior, redundancy: float, rule: NoiseRule, request: TermsRequest
     ) -> StepResult:
@@ -254,7 +231,6 @@ class RowSweeps(SweepOracle):
             leave_out,
             gradient_groups=request.gradient_groups,
             held_noise=request.held_noise,
-            leave_out_share=request.leave_out_share,
         )
 
     def _step(self, sweep: Sweep, current: Moments | None) -> StepResult:

@@ -53,8 +53,6 @@ class Partial:
         Moments at the new noise.
     left_out : array of shape (n, t) or None
         Predictions for the rows of the task without their groups.
-    gradient : array of shape (k, t) or None
-        Fᵀ P (Y − f) of all rows at the new noise.
     """
 
     groups: Index
@@ -63,14 +61,12 @@ class Partial:
     gradients: Features
     sums: MomentSums | None = None
     left_out: Array | None = None
-    gradient: Array | None = None
 
     @classmethod
     def merge(cls, parts: Sequence[Partial]) -> Partial:
         """The result of consecutive tasks, in their order."""
         left_out = [part.left_out for part in parts if part.left_out is not None]
         sums = [part.sums for part in parts if part.sums is not None]
-        gradients = [part.gradient for part in parts if part.gradient is not None]
         return cls(
             *_merge_columns([part.groups for part in parts], [part.table for part in parts]),
             *_merge_rows(
@@ -78,7 +74,6 @@ class Partial:
             ),
             MomentSums.merge(sums) if sums else None,
             np.concatenate(left_out) if left_out else None,
-            sum(gradients[1:], start=gradients[0]) if gradients else None,
         )
 
 
@@ -212,8 +207,6 @@ class Sweep:
     rule : NoiseRule or None
         Computes the new noise of the groups of a batch, at which its moments are summed. None: no
         moments.
-    sum_moments : bool
-        Whether to sum the moments at the new noise, or only the gradient there.
     gradient_groups : bool array of shape (J,) or None
         Groups whose gradients with respect to the weights are computed.
     sum_changes : bool
@@ -224,8 +217,6 @@ class Sweep:
         Whether to predict each row without its group. It needs exact leverages.
     held_noise : array of shape (J,) or None
         ln ε² of groups whose new noise is this instead of that by the rule; NaN for the others.
-    leave_out_share : float
-        Share of the groups of each batch that leave-out terms are computed for.
     """
 
     projection: Projection
@@ -238,14 +229,12 @@ class Sweep:
     check_values: bool = False
     predict: bool = False
     held_noise: Array | None = None
-    sum_moments: bool = True
-    leave_out_share: float = 1.0
 
     def run(self, batches: Batches, rows: Rows, first_row: int) -> Partial:
         """Queries (ii) and (iv) over the batches of one task and, with a rule, (i) and (iii)."""
         arithmetic = self.projection.arithmetic
         k, t = self.projection.mu.shape
-        sums = Accumulator(k, t, arithmetic.dtype) if self.rule and self.sum_moments else None
+        sums = Accumulator(k, t, arithmetic.dtype) if self.rule else None
         work = Workspace(arithmetic)
         parts = [
             self._batch(work, pieces, rows.take(slice(start, stop)), sums, first_row + start)
@@ -280,7 +269,7 @@ class Sweep:
         table = np.zeros((4, groups.size))
         table[0] = group_sums(local, precision * (residual**2).sum(1), groups.size)
         table[1] = group_sums(local, precision * v, groups.size)
-        left_out = gradient = None
+        left_out = None
         starts = np.flatnonzero(np.diff(local, prepend=-1))
         if self.predict:
             shift = leave_out_shift(
@@ -289,9 +278,17 @@ class Sweep:
             left_out = f - shift
             table[2] = group_sums(local, precision * (residual * shift).sum(1), groups.size)
         elif self.leave_out:
-            table[2] = self._leave_out_terms(A, precision, residual, local, starts, pieces)
+            table[2, local[starts]] = leave_out_terms(
+                A,
+                precision,
+                residual,
+                starts,
+                pieces,
+                self.projection,
+                whitened=self.projection.exact,
+            )
         table[3] = self.log_noise[groups]
-        if self.rule is not None:
+        if self.rule is not None and sums is not None:
             weight = group_sums(local, rows.weights, groups.size)
             table[3] = self.rule(table[3], weight, table[0], table[1])
             if self.held_noise is not None:
@@ -299,41 +296,9 @@ class Sweep:
                 table[3] = np.where(np.isnan(held), table[3], held)
             new = rows.weights * np.exp(-table[3][local]) / self.redundancy
             change = new - precision if self.sum_changes else new
-            if sums is None:
-                gradient = self._gradient(A, new[:, None] * residual)
-            elif change.any():
+            if change.any():
                 sums.add(work.load(pieces) if self.projection.exact else A, change, targets)
-        return Partial(groups, table, wanted, gradients, left_out=left_out, gradient=gradient)
-
-    def _leave_out_terms(
-        self,
-        A: Features,
-        precision: Array,
-        residual: Array,
-        local: Index,
-        starts: Index,
-        pieces: list[Features],
-    ) -> Array:
-        """(groups,) leave-out terms of the groups of a batch; NaN where there are none."""
-        terms = np.full(starts.size, np.nan)
-        chosen = int(np.ceil(self.leave_out_share * starts.size))
-        stop = int(starts[chosen]) if chosen < starts.size else len(A)
-        terms[local[starts[:chosen]]] = leave_out_terms(
-            A[:stop],
-            precision[:stop],
-            residual[:stop],
-            starts[:chosen],
-            pieces,
-            self.projection,
-            whitened=self.projection.exact,
-        )
-        return terms
-
-    def _gradient(self, A: Features, pr: Array) -> Array:
-        """(k, t) Fᵀ P r of loaded rows."""
-        gradient = (A.T @ pr.astype(A.dtype)).astype(np.float64)
-        m = self.projection.arithmetic.offset
-        return gradient if m is None else gradient + np.multiply.outer(m, pr.sum(0))
+        return Partial(groups, table, wanted, gradients, left_out=left_out)
 
     def _gradients(
         self, A: Features, pr: Array, groups: Index, local: Index

@@ -18,11 +18,11 @@ from gpgc_dask.gp.solvers.convergence import (
     is_worth_certifying,
     scale_gain,
 )
-from gpgc_dask.gp.solvers.gradient_steps import take_gradient_steps
 from gpgc_dask.gp.solvers.newton import expected_terms, newton_mean
 from gpgc_dask.gp.solvers.polish import can_polish, polish
 from gpgc_dask.gp.solvers.probes import leverage_directions, select_gradient_groups
 from gpgc_dask.gp.solvers.problem import Point, Problem
+from gpgc_dask.gp.solvers.redundancy import RedundancySearch
 from gpgc_dask.gp.solvers.run import Run
 from gpgc_dask.gp.solvers.scales import optimise_scales
 from gpgc_dask.gp.solvers.state import Expectation, SolverState
@@ -41,6 +41,9 @@ CERTIFY_DECAY = 0.8
 SMALL_GAIN = 1e-3
 """Expected gain in nats per row below which moments are corrected instead of summed again."""
 
+SETTLED_GAIN = 1e-5
+"""Expected gain in nats per row below which the moment ratio depends on c alone."""
+
 UNCHANGED_SHARE = 0.2
 """Share of the tolerance that all groups whose noise is left unchanged may be worth together."""
 
@@ -48,7 +51,6 @@ UNCHANGED_SHARE = 0.2
 def solve_fixed_point(run: Run, point: Point, *, patient: bool) -> tuple[Point, Certificate]:
     """Step until the optimum is certified or no iteration is left.
 
-    After a warm start, steps without moments come first (:mod:`.gradient_steps`).
     Each step has five parts:
 
     1. One read gives every group its new noise, and the moments there.
@@ -83,14 +85,7 @@ def solve_fixed_point(run: Run, point: Point, *, patient: bool) -> tuple[Point, 
             state.exact_leverages = True
             state.expectation = Expectation()
             run.save(point)
-        ahead = point
-        if state.approach:
-            state.approach = False
-            point, ahead = take_gradient_steps(run, point)
-        if state.near:
-            result, certificate = _certify_first(run, point)
-        else:
-            result, certificate = _sweep(run, point, ahead)
+        result, certificate = _certify_first(run, point) if state.near else _sweep(run, point)
         if result is None or run.is_done(certificate):
             break
         _count_slow_steps(state, certificate)
@@ -108,7 +103,7 @@ def solve_fixed_point(run: Run, point: Point, *, patient: bool) -> tuple[Point, 
             proposal = _update_redundancy(run, point, proposal, certificate)
             proposal = problem.with_held_noise(proposal)
             proposal = _optimise(problem, proposal)
-            state.expectation = _expect(problem, ahead, mean, result.terms, proposal, certificate)
+            state.expectation = _expect(problem, point, mean, result.terms, proposal, certificate)
         point = proposal
     return point, certificate
 
@@ -134,7 +129,7 @@ def _certify_first(run: Run, point: Point) -> tuple[StepResult | None, Certifica
     if run.is_done(certificate):
         return None, certificate
     if polishes:
-        c = run.next_redundancy(replace(state.search), point, certificate)
+        c = _next_redundancy(run, replace(state.search), point, certificate)
         polished = polish(run, params, point.post, terms, c)
         state.expectation = Expectation(polished.mean)
         terms, log_noise = polished.terms, polished.log_noise
@@ -148,12 +143,9 @@ def _certify_first(run: Run, point: Point) -> tuple[StepResult | None, Certifica
     return StepResult(terms, log_noise, moments), certificate
 
 
-def _sweep(run: Run, point: Point, ahead: Point) -> tuple[StepResult, Certificate]:
-    """One read: the next noise and its moments, and the certificate as far as it is known.
-
-    The hyperparameters are those of ``ahead``, to which steps without moments led from ``point``.
-    """
-    problem, state, params = run.problem, run.state, ahead.params
+def _sweep(run: Run, point: Point) -> tuple[StepResult, Certificate]:
+    """One read: the next noise and its moments, and the certificate as far as it is known."""
+    problem, state, params = run.problem, run.state, point.params
     mean, expected = state.expectation.mean, state.expectation.certificate
     small = expected is not None and expected.gain < SMALL_GAIN * problem.total_weight
     min_gain = 0.0
@@ -173,10 +165,10 @@ def _sweep(run: Run, point: Point, ahead: Point) -> tuple[StepResult, Certificat
     if problem.noise.separable:
         if not state.exact_leverages:
             gain = float("inf") if expected is None else expected.gain
-            directions = leverage_directions(problem, ahead, gain)
+            directions = leverage_directions(problem, point, gain)
         with run.sweep():
             result = problem.oracle.step(
-                ahead.post,
+                point.post,
                 params.log_noise,
                 params.redundancy,
                 rule,
@@ -184,12 +176,12 @@ def _sweep(run: Run, point: Point, ahead: Point) -> tuple[StepResult, Certificat
                 request=TermsRequest(
                     mean, directions, select_gradient_groups(problem), held_noise=held_noise
                 ),
-                current=point.moments if small and ahead is point else None,
+                current=point.moments if small else None,
             )
     else:
         with run.sweep():
             result = problem.oracle.step_with_all_groups(
-                ahead.post,
+                point.post,
                 params.log_noise,
                 params.redundancy,
                 PooledRule(rule, problem.noise),
@@ -199,7 +191,7 @@ def _sweep(run: Run, point: Point, ahead: Point) -> tuple[StepResult, Certificat
     if mean is not None and expected is not None:
         certificate = replace(expected, ratio=bounded_ratio(problem, params.redundancy, ratio))
     else:
-        certificate = certify(problem, ahead, result.terms, ratio, exact=directions is None)
+        certificate = certify(problem, point, result.terms, ratio, exact=directions is None)
     run.history.append("fixed-point", problem, point, certificate)
     return result, certificate
 
@@ -241,8 +233,19 @@ def _update_redundancy(run: Run, point: Point, proposal: Point, certificate: Cer
     """The proposal with the next c, from the moment ratio at ``point``."""
     if certificate.ratio is None:
         return proposal
-    c = run.next_redundancy(run.state.search, point, certificate)
+    c = _next_redundancy(run, run.state.search, point, certificate)
     return run.problem.with_redundancy(proposal, c)
+
+
+def _next_redundancy(
+    run: Run, search: RedundancySearch, point: Point, certificate: Certificate
+) -> float:
+    """The next c, which ``search`` remembers; that of the point if it is fixed."""
+    c = point.params.redundancy
+    if certificate.ratio is None:
+        return c
+    settled = certificate.gain < SETTLED_GAIN * run.problem.total_weight
+    return search.next(c, certificate.ratio, settled=settled)
 
 
 def _expect(

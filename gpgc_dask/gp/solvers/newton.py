@@ -20,7 +20,7 @@ from gpgc_dask.gp.evidence import Posterior
 from gpgc_dask.gp.oracle.base import GroupTerms
 from gpgc_dask.gp.solvers.problem import Hyperparameters, Point, Problem
 
-__all__ = ["expected_terms", "newton_mean", "newton_step", "precision_ratio"]
+__all__ = ["expected_terms", "newton_mean", "newton_step"]
 
 MIN_CURVATURE = 0.15
 """Share of the curvature of C below which Newton's matrix is not used: the step is then by C."""
@@ -49,7 +49,7 @@ def expected_terms(
     point : Point
         The new point.
     """
-    factor = precision_ratio(before, point.params)
+    factor = _precision_ratio(before, point.params)
     leverage = terms.leverage * factor
     total = float(leverage.sum())
     if total > 0:
@@ -95,9 +95,6 @@ def newton_step(
     mean: Array,
     params: Hyperparameters,
     post: Posterior,
-    *,
-    groups: Mask | None = None,
-    gradient: Array | None = None,
 ) -> tuple[Array, float]:
     """(k, t) weights after Newton's step from any weights, and its predicted gain in nats.
 
@@ -108,7 +105,7 @@ def newton_step(
     problem : Problem
         The problem.
     terms : GroupTerms
-        Terms with the gradients of groups.
+        Terms with the gradients of all groups.
     before : Hyperparameters
         Hyperparameters of these terms.
     mean : array of shape (k, t)
@@ -117,20 +114,15 @@ def newton_step(
         Hyperparameters that the step is for.
     post : Posterior
         A posterior near theirs.
-    groups : bool array of shape (J,), optional
-        Groups whose gradients ``terms`` has. By default all groups.
-    gradient : array of shape (k, t), optional
-        Sum of the gradients of all groups at ``params``. By default it is computed from ``terms``.
     """
     assert terms.weight_gradients is not None
     T = post.T
-    pull = gradient
-    if pull is None:
-        pull = np.tensordot(precision_ratio(before, params), terms.weight_gradients, axes=1)
+    ratio = _precision_ratio(before, params)
+    pull = np.tensordot(ratio, terms.weight_gradients, axes=1)
     scales = np.exp(0.5 * params.log_scales)[problem.feature_index, None]
     prior = np.divide(mean, scales**2, out=np.zeros_like(mean), where=scales > 0)
-    groups = np.ones(problem.n_groups, dtype=bool) if groups is None else groups
-    whitened = _whitened(problem, terms.weight_gradients, groups, before, params, post)
+    everything = np.ones(ratio.size, dtype=bool)
+    whitened = _whitened(problem, terms.weight_gradients, everything, before, params, post)
     rhs = (T @ (pull - prior)).T.ravel()
     z = _solve(whitened, rhs)
     z = rhs if z is None else z
@@ -152,7 +144,7 @@ def _whitened(
     free = (weight > 0) & (params.log_noise > low) & (params.log_noise < high)
     if problem.noise.held is not None:
         free &= ~problem.noise.held
-    ratio = precision_ratio(before, params)
+    ratio = _precision_ratio(before, params)
     size = np.divide(ratio, np.sqrt(weight), where=free, out=0.0 * weight)
     # Groups with gradients represent the others.
     n_known = np.count_nonzero(gradient_groups)
@@ -162,7 +154,7 @@ def _whitened(
     return np.concatenate([(column * size[:, None]) @ T.T for column in columns], axis=1)
 
 
-def precision_ratio(before: Hyperparameters, after: Hyperparameters) -> Array:
+def _precision_ratio(before: Hyperparameters, after: Hyperparameters) -> Array:
     """(J,) precision of the rows of each group after ÷ before."""
     change = before.log_noise - after.log_noise
     return np.exp(change) * (before.redundancy / after.redundancy)

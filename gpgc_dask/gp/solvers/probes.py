@@ -6,7 +6,6 @@ import numpy as np
 
 from gpgc_dask.core.arrays import Array, Mask
 from gpgc_dask.gp.evidence import Posterior
-from gpgc_dask.gp.solvers.convergence import gain_tolerance
 from gpgc_dask.gp.solvers.problem import Point, Problem
 
 __all__ = ["leverage_directions", "probe_directions", "select_gradient_groups"]
@@ -25,9 +24,6 @@ PROBE_ERROR = 0.06
 
 PROBE_MARGIN = 10.0
 """Smallest expected gain of a step for estimates, in units of the cost of their error."""
-
-PROBE_COST = 0.15
-"""Cost of the error of estimates, in units of the tolerance of the fit, that never matters."""
 
 
 def leverage_directions(problem: Problem, point: Point, gain: float) -> Array | None:
@@ -56,7 +52,7 @@ def leverage_directions(problem: Problem, point: Point, gain: float) -> Array | 
     if (
         problem.n_features < MIN_FEATURES_PER_PROBE * PROBES
         or share > MAX_PROBED_LEVERAGE
-        or (gain < PROBE_MARGIN * cost and cost > PROBE_COST * gain_tolerance(problem))
+        or gain < PROBE_MARGIN * cost
     ):
         return None
     z = probe_directions(point.post)

@@ -12,13 +12,10 @@ from gpgc_dask.gp.oracle.base import GroupTerms, TermsRequest
 from gpgc_dask.gp.solvers.convergence import Certificate, certify, is_converged
 from gpgc_dask.gp.solvers.history import History
 from gpgc_dask.gp.solvers.problem import Point, Problem
-from gpgc_dask.gp.solvers.redundancy import RedundancySearch, moment_ratio
+from gpgc_dask.gp.solvers.redundancy import moment_ratio
 from gpgc_dask.gp.solvers.state import SolverState
 
 __all__ = ["Run", "SaveState", "algebra"]
-
-SETTLED_GAIN = 1e-5
-"""Expected gain in nats per row below which the moment ratio depends on c alone."""
 
 SaveState = Callable[[Point, SolverState], None]
 """Saves where a solver is, so that it can be resumed there."""
@@ -99,16 +96,6 @@ class Run:
         if not self.problem.estimates_redundancy:
             return None
         return moment_ratio(terms, self.problem.n_targets)
-
-    def next_redundancy(
-        self, search: RedundancySearch, point: Point, certificate: Certificate
-    ) -> float:
-        """The next c, which ``search`` remembers; that of the point if it is fixed."""
-        c = point.params.redundancy
-        if certificate.ratio is None:
-            return c
-        settled = certificate.gain < SETTLED_GAIN * self.problem.total_weight
-        return search.next(c, certificate.ratio, settled=settled)
 
     def certify(
         self, phase: str, point: Point, terms: GroupTerms, *, error: float | None = None

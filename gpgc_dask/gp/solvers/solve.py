@@ -57,7 +57,6 @@ def solve(
     save_state: SaveState | None = None,
     predict: bool = False,
     near: bool = False,
-    approach: bool = False,
 ) -> Solution:
     """Maximise the evidence.
 
@@ -80,12 +79,9 @@ def solve(
         Whether to predict each row without its group in the read that certifies the optimum.
     near : bool, default False
         Whether ``start`` is probably near the optimum: the first read then is a certificate.
-    approach : bool, default False
-        Whether the noise of most groups is about right at ``start``: the first reads are then steps
-        without moments.
     """
     resumed = state is not None
-    state = state or replace(SolverState.initial(problem), near=near, approach=approach)
+    state = state or replace(SolverState.initial(problem), near=near)
     if state.optimum is not None and is_converged(problem, state.optimum):
         return Solution(start, True)
     state.optimum = None

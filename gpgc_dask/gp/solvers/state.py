@@ -56,8 +56,6 @@ class SolverState:
         Certificate of the current point if it is the optimum.
     near : bool
         Whether the fit has just started, probably near the optimum.
-    approach : bool
-        Whether the fit has just started where the noise of most groups is about right.
     """
 
     search: RedundancySearch
@@ -69,7 +67,6 @@ class SolverState:
     expectation: Expectation = Expectation()
     optimum: Certificate | None = None
     near: bool = False
-    approach: bool = False
 
     @classmethod
     def initial(cls, problem: Problem) -> SolverState:
