@@ -73,7 +73,7 @@ def main() -> None:
                 f"{store / 1e9:g} GB/s",
                 duration(found.seconds),
                 f"{hours:.2g}",
-                f"{hours * THREADS:.2g}",
+                f"{hours * THREADS:.0f}",
             )
         )
     section.table(
