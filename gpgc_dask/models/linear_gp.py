@@ -19,10 +19,9 @@ from sklearn.utils.validation import validate_data
 from gpgc_dask.core.arrays import Array, Labels
 from gpgc_dask.core.checks import check_choice, check_positive
 from gpgc_dask.core.errors import InputError
-from gpgc_dask.core.labels import code_labels
 from gpgc_dask.core.progress import fit_listeners
 from gpgc_dask.data.dataset import check_unchanged, is_dataset, provenance
-from gpgc_dask.data.training import input_arrays, training_arrays
+from gpgc_dask.data.training import input_arrays
 from gpgc_dask.execution.compute import compute
 from gpgc_dask.execution.row_blocks import is_dask
 from gpgc_dask.gp.fit import FitResult, fit
@@ -33,6 +32,7 @@ from gpgc_dask.gp.oracle.numpy import NumpyOracle
 from gpgc_dask.gp.solvers import SOLVERS, SolverName
 from gpgc_dask.gp.training import Training
 from gpgc_dask.models.decisions import class_probabilities, decide
+from gpgc_dask.models.fit_plan import plan_fit
 from gpgc_dask.models.kept_look import KeptLook
 from gpgc_dask.models.learned_gp import LOOK_ARRAYS, LearnedGP
 from gpgc_dask.models.leave_group_out import (
@@ -42,25 +42,20 @@ from gpgc_dask.models.leave_group_out import (
     measure_agreement,
 )
 from gpgc_dask.models.protocol import Listener
-from gpgc_dask.models.review_cost import measure_review
 from gpgc_dask.models.row_weights import RowWeights
 from gpgc_dask.models.second_look import Rounds
 from gpgc_dask.models.validation import (
-    check_features,
     check_new_rows,
     check_training,
     check_weights,
     class_weights,
     naming_groups,
-    to_vector,
     without_empty_images,
 )
-from gpgc_dask.planning.machine import Machine
 from gpgc_dask.planning.memory import check_memory
-from gpgc_dask.planning.plan import Plan, plan
+from gpgc_dask.planning.plan import Plan
 from gpgc_dask.planning.resources import Resources
 from gpgc_dask.planning.shape import Shape
-from gpgc_dask.planning.stages import TYPICAL_REVIEW
 from gpgc_dask.planning.sweeps import default_rounds, expected_rounds
 
 __all__ = ["LinearGP"]
@@ -256,33 +251,17 @@ class LinearGP(LearnedGP):
         -------
         Plan
         """
-        of_images = is_dataset(X)
-        if groups is None and of_images:
-            groups = training_arrays(X).groups
-        X = check_features(X)
-        names = (
-            None if groups is None else code_labels("groups", to_vector("groups", groups, len(X)))
-        )
-        index = np.zeros(len(X), dtype=np.intp) if names is None else names[1]
-        shape = Shape.from_array(X, index, n_classes, self._dtype())
-        machine = None
-        if calibrate:
-            machine = Machine.calibrate(
-                shape.n_features, shape.product_bytes, X if is_dask(X) else None
-            )
-        resources = Resources.detect(is_dask(X), workers, memory_limit, threads)
-        cost = plan(
-            shape,
+        return plan_fit(
+            X,
+            groups,
+            n_classes=n_classes,
+            dtype=self._dtype(),
             estimate_redundancy=self.redundancy == "auto",
             separable=self._noise_model != "homoscedastic",
-            resources=resources,
-            machine=machine,
             rounds=self._n_rounds(n_classes),
+            resources=(workers, memory_limit, threads),
+            calibrate=calibrate,
         )
-        if not of_images:
-            return cost
-        review = measure_review() if calibrate else TYPICAL_REVIEW
-        return replace(cost, stages=(review.stage(shape.n_groups, shape.n_rows, resources),))
 
     def _dtype(self) -> np.dtype[Any] | None:
         check_choice("dtype", self.dtype, ("auto", "float32", "float64"))
