@@ -18,6 +18,11 @@ from PIL import Image
 
 pytest.importorskip("pre_commit")
 
+from gpgc_dask import RunOptions
+from gpgc_dask.pipelines.ingest import ingest
+from gpgc_dask.pipelines.train import train
+from tests.support.ingesting import QUICK
+
 ROOT = Path(__file__).parents[2]
 MANIFEST = ROOT / ".pre-commit-hooks.yaml"
 HOOKS = {hook["id"]: hook for hook in yaml.safe_load(MANIFEST.read_text())}
@@ -89,8 +94,15 @@ def test_masks_are_scored_before_a_commit(repository):
     assert "Skipped" in out
 
 
-def test_suspect_masks_stop_every_commit(repository):
-    repository.configure("gpgc-check", args=["horses.zarr", "model.zarr", "--min-quality", "0.99"])
+def test_suspect_masks_stop_every_commit(repository, documented, tmp_path):
+    masks = tmp_path / "masks"
+    shutil.copytree(documented / "masks", masks)
+    wrong = min(masks.iterdir())
+    Image.fromarray(255 - np.array(Image.open(wrong))).save(wrong)
+    data, model = (repository.place / name for name in ("horses.zarr", "model.zarr"))
+    ingest(documented / "photos", masks, data, recipe=QUICK, run=RunOptions(overwrite=True))
+    train(data, model, run=RunOptions(overwrite=True))
+    repository.configure("gpgc-check", args=["horses.zarr", "model.zarr", "--min-quality", "0.5"])
     code, out = commit(repository)
     assert code == 1
     assert "exit code: 3" in out
